@@ -1,6 +1,6 @@
 //! Audit annotations of the request that the current task serves.
 //!
-//! The audit stage puts an [`AuditAnnotations`] in scope; authorizers and admission plug-ins add to it with [`annotate`].
+//! The audit stage puts an [`AuditAnnotations`] in scope; authorizers and admission plug-ins add to it with [`annotate_audit`].
 //! Outside of that scope nothing is recorded and values are not computed.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub fn annotate(key: &str, value: impl FnOnce() -> String) {
     let _ = ANNOTATIONS.try_with(|annotations| annotations.annotate(key, value()));
 }
 
-/// Runs `work` with its annotations added to `annotations`.
-pub async fn scope<F: Future>(annotations: Arc<dyn AuditAnnotations>, work: F) -> F::Output {
-    ANNOTATIONS.scope(annotations, work).await
+/// Runs `future` with its annotations added to `annotations`.
+pub async fn with_annotations<F: Future>(annotations: Arc<dyn AuditAnnotations>, future: F) -> F::Output {
+    ANNOTATIONS.scope(annotations, future).await
 }

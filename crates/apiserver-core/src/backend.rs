@@ -1,4 +1,4 @@
-//! Connections to whoever answers: a kubelet, a pod or a node's port, by HTTP/1.1, with TLS or without.
+//! Connections to backends: kubelets, pods and nodes, by HTTP/1.1, with or without TLS.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,114 +23,123 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::Body;
 
-/// How long a connection may take, TLS included; upstream waits as long.
-const CONNECT: Duration = Duration::from_secs(30);
+/// Timeout for connecting, TLS included; upstream's value.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where an answer comes from.
+/// A server that requests are sent to.
 #[derive(Clone)]
 pub struct Backend {
-    /// A name or an address.
+    /// DNS name or IP address.
     pub host: String,
-    /// The port.
+    /// TCP port.
     pub port: u16,
-    /// How to speak TLS, if at all.
+    /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
-/// Why there is no connection, in Go's words.
+/// A failed connection, with Go's error texts.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Nobody is there.
-    #[error("dial tcp {address}: {why}")]
-    Dial {
-        /// Where.
+pub enum BackendError {
+    /// The TCP connection failed.
+    #[error("dial tcp {address}: {reason}")]
+    Connect {
+        /// `host:port` of the backend.
         address: String,
-        /// What the kernel says.
-        why: String,
+        /// The error text of Go's `net` package.
+        reason: String,
     },
-    /// It does not speak TLS, or shows a certificate that is not accepted.
+    /// The TLS handshake failed or the certificate is not accepted.
     #[error("tls: {0}")]
     Tls(String),
-    /// It does not speak HTTP.
+    /// The HTTP exchange failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
 }
 
-/// Sends one request.
-pub type Sender = http1::SendRequest<Body>;
+/// Sends requests on one connection.
+pub type RequestSender = http1::SendRequest<Body>;
 
 impl Backend {
-    /// `host:port`, as URLs have it.
-    pub fn authority(&self) -> String {
-        authority(&self.host, self.port)
+    /// `host:port`, with IPv6 addresses in brackets.
+    pub fn host_and_port(&self) -> String {
+        join_host_port(&self.host, self.port)
     }
 
-    /// Sends a request, whose URI is a path, and waits for the head of the answer.
-    pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let connected = tokio::time::timeout(CONNECT, self.connect()).await;
-        let late = || Error::Dial { address: self.authority(), why: "i/o timeout".into() };
-        let mut sender = connected.map_err(|_| late())??;
+    /// Sends a request, whose URI is a path, and waits for the response head.
+    pub async fn send_request(&self, request: Request<Body>) -> Result<Response<Incoming>, BackendError> {
+        let connection = tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await;
+        let timed_out = || BackendError::Connect { address: self.host_and_port(), reason: "i/o timeout".into() };
+        let mut sender = connection.map_err(|_| timed_out())??;
         Ok(sender.send_request(request).await?)
     }
 
-    /// A connection of its own.
-    pub async fn connect(&self) -> Result<Sender, Error> {
-        let stream = dial(&self.host, self.port).await?;
+    /// Opens a connection for HTTP/1.1.
+    pub async fn connect(&self) -> Result<RequestSender, BackendError> {
+        let stream = connect_tcp(&self.host, self.port).await?;
         match &self.tls {
-            Some(tls) => shake(secure(tls, &self.host, stream).await?).await,
-            None => shake(stream).await,
+            Some(tls) => handshake_http(connect_tls(tls, &self.host, stream).await?).await,
+            None => handshake_http(stream).await,
         }
     }
 }
 
-/// `host:port`, as URLs have it.
-pub fn authority(host: &str, port: u16) -> String {
+/// `host:port`, with IPv6 addresses in brackets.
+pub fn join_host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// A connection to a name or an address.
-pub async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
-    let failed = |error: std::io::Error| Error::Dial { address: authority(host, port), why: told(&error) };
+/// Opens a TCP connection.
+pub async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, BackendError> {
+    let failed = |error: std::io::Error| BackendError::Connect {
+        address: join_host_port(host, port),
+        reason: connect_error_text(&error),
+    };
     let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
 }
 
-/// TLS on a connection, with somebody of that name.
-pub async fn secure(tls: &Arc<ClientConfig>, name: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Error> {
-    let name = ServerName::try_from(name.to_owned()).map_err(|error| Error::Tls(error.to_string()))?;
+/// Performs a TLS handshake; the certificate must be valid for `name`.
+pub async fn connect_tls(
+    tls: &Arc<ClientConfig>,
+    name: &str,
+    stream: TcpStream,
+) -> Result<TlsStream<TcpStream>, BackendError> {
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| BackendError::Tls(error.to_string()))?;
     let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
-    connected.map_err(|error| Error::Tls(distrust(&error)))
+    connected.map_err(|error| BackendError::Tls(tls_error_text(&error)))
 }
 
-/// Why the other side is not trusted, in Go's words where it has some.
-fn distrust(error: &std::io::Error) -> String {
+/// Formats a TLS error with the text of Go's `crypto/tls` and `crypto/x509`, where they have one.
+fn tls_error_text(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let why = match inner {
-        Some(rustls::Error::InvalidCertificate(why)) => why,
+    let certificate_error = match inner {
+        Some(rustls::Error::InvalidCertificate(certificate_error)) => certificate_error,
         _ => return error.to_string(),
     };
-    let words = match why {
+    let text = match certificate_error {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => "certificate signed by unknown authority",
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "certificate has expired or is not yet valid"
         }
-        _ => return format!("failed to verify certificate: {why}"),
+        _ => return format!("failed to verify certificate: {certificate_error}"),
     };
-    format!("failed to verify certificate: x509: {words}")
+    format!("failed to verify certificate: x509: {text}")
 }
 
-async fn shake(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Sender, Error> {
+async fn handshake_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<RequestSender, BackendError> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "a connection on behalf of a client ended");
+            tracing::debug!(%error, "backend: connection ended");
         }
     });
     Ok(sender)
 }
 
-fn told(error: &std::io::Error) -> String {
+fn connect_error_text(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connect: connection refused".into(),
         std::io::ErrorKind::HostUnreachable => "connect: no route to host".into(),
@@ -140,27 +149,26 @@ fn told(error: &std::io::Error) -> String {
     }
 }
 
-/// The same, accepting any certificate: what runs in pods has certificates of its own making, and its address is the
-/// cluster's to give.
-pub fn unverified(tls: &ClientConfig) -> Arc<ClientConfig> {
+/// Returns the configuration with certificate verification disabled, for pods with self-signed certificates.
+pub fn without_verification(tls: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = tls.clone();
     let provider = config.crypto_provider().clone();
-    config.dangerous().set_certificate_verifier(Arc::new(Anybody(provider)));
+    config.dangerous().set_certificate_verifier(Arc::new(AcceptAnyServerCert(provider)));
     Arc::new(config)
 }
 
-/// TLS with whoever is there, without showing who we are.
-pub fn for_anybody(tls: &ClientConfig) -> ClientConfig {
-    let mut config = (*unverified(tls)).clone();
-    config.client_auth_cert_resolver = Arc::new(Nobody);
+/// Returns the configuration without verification and without a client certificate.
+pub fn without_verification_or_identity(tls: &ClientConfig) -> ClientConfig {
+    let mut config = (*without_verification(tls)).clone();
+    config.client_auth_cert_resolver = Arc::new(NoClientCert);
     config
 }
 
-/// Shows no certificate.
+/// Presents no client certificate.
 #[derive(Debug)]
-struct Nobody;
+struct NoClientCert;
 
-impl ResolvesClientCert for Nobody {
+impl ResolvesClientCert for NoClientCert {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         None
     }
@@ -171,9 +179,9 @@ impl ResolvesClientCert for Nobody {
 }
 
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyServerCert(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyServerCert {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

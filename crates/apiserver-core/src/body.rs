@@ -14,9 +14,9 @@ use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
 
 /// The content type of protobuf.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// The content types that objects may be sent in.
-const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// The largest body of a request.
+/// The media types of request bodies.
+const BODY_MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// Largest accepted request body.
 pub const MAX_BODY: usize = 3 << 20;
 
 /// The body of a request or a response.
@@ -34,55 +34,55 @@ impl BodyError {
     }
 }
 
-/// The body of a request, and what it says it is.
+/// The body of a request with its content type and user agent.
 pub struct RequestBody {
-    /// Without parameters, in lower case; empty when absent.
+    /// Media type without parameters, in lower case; empty when absent.
     pub content_type: String,
-    /// What the client says it is; empty when absent.
+    /// `User-Agent` header; empty when absent.
     pub user_agent: String,
-    /// At most [`MAX_BODY`] bytes.
+    /// The bytes, at most [`MAX_BODY`].
     pub body: Bytes,
 }
 
 impl RequestBody {
     /// Reads the body of a request, at most [`MAX_BODY`] bytes of it.
-    pub async fn read(request: Request<Body>) -> Result<Self, Status> {
-        let (content_type, user_agent) = (content_type_of(&request), user_agent(&request));
+    pub async fn read_from(request: Request<Body>) -> Result<Self, Status> {
+        let (content_type, user_agent) = (content_type(&request), user_agent(&request));
         Ok(Self { content_type, user_agent, body: read_body(request).await? })
     }
 
-    /// What the body is, as its content type says.
-    pub fn body_format(&self) -> Result<BodyFormat, Status> {
+    /// Returns the format that the content type names.
+    pub fn detect_format(&self) -> Result<BodyFormat, Status> {
         match self.content_type.as_str() {
             "" | "application/json" => Ok(BodyFormat::Json),
             "application/yaml" => Ok(BodyFormat::Yaml),
             PROTOBUF => Ok(BodyFormat::Protobuf),
-            _ => Err(Status::unsupported_media_type(BODIES)),
+            _ => Err(Status::unsupported_media_type(BODY_MEDIA_TYPES)),
         }
     }
 
-    /// The body as an object; `kind` is what it should be, for messages.
+    /// Decodes the body as an object; `kind` is the expected kind, for error messages.
     pub fn decode_object(&self, kind: &str) -> Result<Value, Status> {
-        let read = match self.body_format()? {
+        let decoded = match self.detect_format()? {
             BodyFormat::Json => json::parse(&self.body)
                 .map(|(object, _)| object)
                 .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
             BodyFormat::Yaml => yaml::parse(&self.body).map(|parsed| parsed.value).map_err(|error| error.to_string()),
             BodyFormat::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
         };
-        read.map_err(|why| decode::unrecognized_body(kind, &self.body, why))
+        decoded.map_err(|error| decode::unrecognized_body(kind, &self.body, error))
     }
 
-    /// The body as what it is, whatever that is: an object, or a patch. `None` if it cannot be read.
+    /// Decodes the body as an object or a patch; `None` if it is malformed.
     pub fn decode_any(&self) -> Option<Value> {
         match self.content_type.as_str() {
             PROTOBUF => protobuf::decode_object(&self.body).ok(),
-            kind if kind.ends_with("yaml") => yaml::parse(&self.body).ok().map(|parsed| parsed.value),
+            media_type if media_type.ends_with("yaml") => yaml::parse(&self.body).ok().map(|parsed| parsed.value),
             _ => serde_json::from_slice(&self.body).ok(),
         }
     }
 
-    /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.
+    /// Decodes the body as a type that every group has, such as `DeleteOptions`, whichever group it names.
     pub fn decode_options(&self, ty: TypeId, kind: &str) -> Result<Value, Status> {
         if self.body.is_empty() {
             return Ok(Value::Object(Map::new()));
@@ -95,7 +95,7 @@ impl RequestBody {
     }
 }
 
-fn content_type_of(request: &Request<Body>) -> String {
+fn content_type(request: &Request<Body>) -> String {
     let value = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
@@ -114,12 +114,12 @@ async fn read_body(request: Request<Body>) -> Result<Bytes, Status> {
     }
 }
 
-/// A body of bytes that are at hand.
+/// Returns a body of the given bytes.
 pub fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A plain-text response that must not be cached.
+/// Returns a plain-text response that must not be cached.
 pub fn text_response(body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(full_body(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

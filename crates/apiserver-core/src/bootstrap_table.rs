@@ -1,43 +1,43 @@
-//! The words of the tables beside this file: rules and subjects, and a table line that cannot be read.
+//! Reads the text tables of bootstrap objects: rules, subjects and lines.
 
 use api::{Value, status::Status};
 use serde_json::json;
 
-/// A line that is not one of the table's. Tables are part of the program, so it never gets to a user.
-pub fn unreadable(line: &str) -> Status {
-    Status::internal_error(format!("a table of this program has a line that cannot be read: {line}"))
+/// The error of a malformed line. Tables are part of the binary, so users do not see it.
+pub fn malformed_line(line: &str) -> Status {
+    Status::internal_error(format!("bootstrap table: malformed line: {line}"))
 }
 
-/// The lines that say something.
-pub fn of(table: &'static str) -> impl Iterator<Item = &'static str> {
+/// Returns the lines of a table without comments and empty lines.
+pub fn table_lines(table: &'static str) -> impl Iterator<Item = &'static str> {
     table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// `a,b` as a list.
-pub fn list(text: &str) -> Value {
+/// Parses `a,b` as a JSON list; `core` is the empty group.
+pub fn parse_list(text: &str) -> Value {
     text.split(',').map(|part| if part == "core" { "" } else { part }).collect()
 }
 
-/// What a rule is about.
-pub enum Rule<'a> {
-    /// Verbs and paths.
-    Paths(&'a str, &'a str),
-    /// Verbs, groups, resources, and words after them.
-    Resources(&'a str, &'a str, &'a str, Vec<&'a str>),
+/// A rule of a role or flow schema.
+pub enum TableRule<'a> {
+    /// Verbs and non-resource URLs.
+    NonResource(&'a str, &'a str),
+    /// Verbs, groups, resources, and the words after them.
+    Resource(&'a str, &'a str, &'a str, Vec<&'a str>),
 }
 
-/// Reads an indented line.
-pub fn rule(line: &str) -> Option<Rule<'_>> {
+/// Parses an indented line as a rule.
+pub fn parse_rule(line: &str) -> Option<TableRule<'_>> {
     let mut words = line.strip_prefix("  ")?.split(' ');
     let (verbs, second, third) = (words.next()?, words.next()?, words.next()?);
     Some(match second {
-        "url" => Rule::Paths(verbs, third),
-        groups => Rule::Resources(verbs, groups, third, words.collect()),
+        "url" => TableRule::NonResource(verbs, third),
+        groups => TableRule::Resource(verbs, groups, third, words.collect()),
     })
 }
 
-/// `user:X`, `group:X` or `account:NAMESPACE/NAME`: its kind, its namespace and its name.
-pub fn subject(text: &str) -> Option<(&'static str, &str, &str)> {
+/// Parses `user:X`, `group:X` or `account:NAMESPACE/NAME` as kind, namespace and name.
+pub fn parse_subject(text: &str) -> Option<(&'static str, &str, &str)> {
     let (kind, name) = text.split_once(':')?;
     match kind {
         "user" => Some(("User", "", name)),
@@ -47,7 +47,7 @@ pub fn subject(text: &str) -> Option<(&'static str, &str, &str)> {
     }
 }
 
-/// Metadata of an object of a table.
-pub fn metadata(name: &str) -> Value {
+/// Returns the metadata of a bootstrap object.
+pub fn object_metadata(name: &str) -> Value {
     json!({"name": name})
 }

@@ -1,16 +1,22 @@
-//! Views: what the server itself must know of stored objects at every request, decoded and indexed once.
+//! Indexes over the watch cache: stored objects that the server itself reads on every request, decoded and indexed
+//! once.
 //!
-//! A [`CacheIndex`] follows some resources in the watch cache and keeps a [`Indexer`] of them. It guarantees:
+//! A [`CacheIndex`] follows some resources in the watch cache and feeds an [`Indexer`]. It guarantees:
 //!
-//! - **In step.** [`CacheIndex::read`] sees every change that the watch cache has, so whatever a list or a watch has shown to
-//!   anybody, and whatever this server has acknowledged. [`CacheIndex::fresh`] waits until that is every write acknowledged before.
-//! - **Incremental.** A change costs the decoding of one object, paid by the first reader after it; a read without news
-//!   costs a lock that readers share.
+//! - **In step.** [`CacheIndex::read_file`] sees every change that the watch cache has, which includes everything that a
+//! list or
+//!   watch has returned and every write of this server. [`CacheIndex::read_fresh`] waits for all writes acknowledged
+//! before.
+//! - **Incremental.** A change costs the decoding of one object, paid by the first reader after it; a read without
+//! changes
+//!   costs a shared lock.
 //! - **Synchronous.** Reading waits for no task and no IO, and nothing is held across an `await`.
-//! - **Never stuck.** There is no task that could die: a view that nobody read for so long that the history is gone is built
-//!   anew from what the cache holds. It is complete from [`CacheIndex::new`] on.
+//! - **Never stuck.** No background task is involved: an index whose history is compacted is rebuilt from the cache. It
+//! is
+//!   complete from [`CacheIndex::new`] on.
 //!
-//! Changes are applied in the order of their revisions. A document that cannot be read is as good as absent, and logged.
+//! Changes are applied in the order of their revisions. A document that cannot be decoded counts as absent, and is
+//! logged.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -19,99 +25,103 @@ use store::{CacheWatcher, CachedChange, CachedItem, WatchCache};
 
 use crate::{document, initializers, loopback::ObjectKey};
 
-/// What is kept of objects.
+/// An index that is built from objects.
 pub trait Indexer: Send + Sync + 'static {
-    /// An object is new or has changed. It is in the version of the resource that is followed.
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value);
+    /// Inserts or replaces an object, which is in the version of the followed resource.
+    fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value);
 
-    /// As [`Self::insert_object`], for who keeps a part of the document as it is.
-    fn insert_item(&mut self, place: ObjectKey<'_>, object: &Value, _item: &CachedItem) {
-        self.insert_object(place, object);
+    /// Like [`Self::insert_object`], for indexers that keep a part of the document.
+    fn insert_item(&mut self, key: ObjectKey<'_>, object: &Value, _item: &CachedItem) {
+        self.insert_object(key, object);
     }
 
-    /// An object is gone.
-    fn remove_object(&mut self, place: ObjectKey<'_>);
+    /// Removes an object.
+    fn remove_object(&mut self, key: ObjectKey<'_>);
 
-    /// Forget everything: all objects are put again.
+    /// Removes everything; all objects are inserted again.
     fn clear(&mut self);
 
-    /// Some changes were made and readers come next.
+    /// Runs after a batch of changes, before readers see it.
     fn rebuild(&mut self) {}
 }
 
-/// A view that follows its objects.
+/// An index over the watch cache.
 pub struct CacheIndex<V> {
     cache: Arc<WatchCache>,
-    held: RwLock<Held<V>>,
+    state: RwLock<IndexState<V>>,
 }
 
-struct Held<V> {
-    view: V,
-    sources: Vec<Source>,
+struct IndexState<V> {
+    indexer: V,
+    sources: Vec<FollowedResource>,
 }
 
-/// One resource that is followed.
-struct Source {
+/// A followed resource.
+struct FollowedResource {
     resource: &'static Resource,
     prefix: String,
     watcher: CacheWatcher,
 }
 
 impl<V: Indexer> CacheIndex<V> {
-    /// A view of all objects of some resources.
-    pub fn new(cache: &Arc<WatchCache>, resources: &[&'static Resource], view: V) -> Result<Self, store::StoreError> {
+    /// Builds an index over all objects of some resources.
+    pub fn new(
+        cache: &Arc<WatchCache>,
+        resources: &[&'static Resource],
+        indexer: V,
+    ) -> Result<Self, store::StoreError> {
         let source = |resource: &&'static Resource| {
             let prefix = document::storage_key(resource, "", "");
             let watcher = cache.watch_prefix(&prefix, cache.cached_snapshot(&prefix).revision)?;
             cache.await_writes(&prefix);
-            Ok(Source { resource, prefix, watcher })
+            Ok(FollowedResource { resource, prefix, watcher })
         };
         let sources = resources.iter().map(source).collect::<Result<_, store::StoreError>>()?;
-        let mut held = Held { view, sources };
-        held.load(cache)?;
-        Ok(Self { cache: cache.clone(), held: RwLock::new(held) })
+        let mut state = IndexState { indexer: indexer, sources };
+        state.load(cache)?;
+        Ok(Self { cache: cache.clone(), state: RwLock::new(state) })
     }
 
-    /// Looks at the view, which has everything that the cache has.
+    /// Calls `look` with the index, which has every change that the cache has.
     pub fn read<T>(&self, look: impl FnOnce(&V) -> T) -> T {
         {
-            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-            if !held.is_behind() {
-                return look(&held.view);
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            if !state.is_behind() {
+                return look(&state.indexer);
             }
         }
         self.catch_up();
-        look(&self.held.read().unwrap_or_else(PoisonError::into_inner).view)
+        look(&self.state.read().unwrap_or_else(PoisonError::into_inner).indexer)
     }
 
-    /// As [`Self::read`], once every write that was acknowledged before is there. Where the store takes too long, what the
-    /// cache has must do.
+    /// Like [`Self::read_file`], after waiting for every write acknowledged before. If the store takes too long, the cache's
+    /// state is used.
     pub async fn read_fresh<T>(&self, look: impl FnOnce(&V) -> T) -> T {
         if let Err(error) = self.cache.wait_until_synced().await {
-            tracing::warn!(%error, "a view may be behind the store");
+            tracing::warn!(%error, "cache index: store is slow, using the state of the watch cache");
         }
         self.catch_up();
-        look(&self.held.read().unwrap_or_else(PoisonError::into_inner).view)
+        look(&self.state.read().unwrap_or_else(PoisonError::into_inner).indexer)
     }
 
-    /// Puts another view in place, for tests that make one by hand.
-    pub fn set(&mut self, view: V) {
-        self.held.get_mut().unwrap_or_else(PoisonError::into_inner).view = view;
+    /// Replaces the indexer, for tests.
+    pub fn set(&mut self, indexer: V) {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).indexer = indexer;
     }
 
     fn catch_up(&self) {
-        if let Err(error) = self.held.write().unwrap_or_else(PoisonError::into_inner).catch_up(&self.cache) {
-            tracing::error!(%error, "a view cannot follow its objects");
+        if let Err(error) = self.state.write().unwrap_or_else(PoisonError::into_inner).catch_up(&self.cache) {
+            tracing::error!(%error, "cache index: watch failed, the index may be out of date");
         }
     }
 }
 
-impl<V: Indexer> Held<V> {
+impl<V: Indexer> IndexState<V> {
     fn is_behind(&self) -> bool {
         self.sources.iter().any(|source| source.watcher.is_behind())
     }
 
-    /// Takes in what changed.
+    /// Applies the changes since the last call.
     fn catch_up(&mut self, cache: &WatchCache) -> Result<(), store::StoreError> {
         let mut changes: Vec<(usize, Arc<CachedChange>)> = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
@@ -128,44 +138,44 @@ impl<V: Indexer> Held<V> {
         for (at, change) in changes {
             let source = &self.sources[at];
             match &change.item {
-                Some(item) => put(&mut self.view, source, item),
-                None => drop(source.place(change.key()).map(|place| self.view.remove_object(place))),
+                Some(item) => insert_cached(&mut self.indexer, source, item),
+                None => drop(source.object_key(change.key()).map(|key| self.indexer.remove_object(key))),
             }
         }
-        self.view.rebuild();
+        self.indexer.rebuild();
         Ok(())
     }
 
-    /// Begins anew with what the cache has.
+    /// Rebuilds the index from the cache.
     fn load(&mut self, cache: &WatchCache) -> Result<(), store::StoreError> {
-        self.view.clear();
+        self.indexer.clear();
         for source in &mut self.sources {
             let snapshot = cache.cached_snapshot(&source.prefix);
             source.watcher = cache.watch_prefix(&source.prefix, snapshot.revision)?;
-            snapshot.items_after(None).for_each(|item| put(&mut self.view, source, item));
+            snapshot.items_after(None).for_each(|item| insert_cached(&mut self.indexer, source, item));
         }
-        self.view.rebuild();
+        self.indexer.rebuild();
         Ok(())
     }
 }
 
-impl Source {
-    /// Which object a key is of.
-    fn place<'a>(&self, key: &'a str) -> Option<ObjectKey<'a>> {
+impl FollowedResource {
+    /// Parses a storage key.
+    fn object_key<'a>(&self, key: &'a str) -> Option<ObjectKey<'a>> {
         let rest = key.strip_prefix(self.prefix.as_str())?;
         let (namespace, name) = if self.resource.is_namespaced() { rest.split_once('/')? } else { ("", rest) };
         Some(ObjectKey { resource: self.resource, namespace, name })
     }
 }
 
-fn put<V: Indexer>(view: &mut V, source: &Source, item: &CachedItem) {
-    let Some(place) = source.place(&item.record.key) else { return };
+fn insert_cached<V: Indexer>(indexer: &mut V, source: &FollowedResource, item: &CachedItem) {
+    let Some(key) = source.object_key(&item.record.key) else { return };
     match document::decode_record(&item.record) {
-        Ok(object) if initializers::is_pending(&object) => view.remove_object(place),
-        Ok(object) => view.insert_item(place, &convert::convert_to(source.resource, object), item),
+        Ok(object) if initializers::is_pending(&object) => indexer.remove_object(key),
+        Ok(object) => indexer.insert_item(key, &convert::convert_to(source.resource, object), item),
         Err(error) => {
-            tracing::warn!(key = &*item.record.key, %error, "a stored document cannot be read; it is as good as absent");
-            view.remove_object(place);
+            tracing::warn!(key = &*item.record.key, %error, "cache index: cannot decode a stored document, skipping it");
+            indexer.remove_object(key);
         }
     }
 }
@@ -178,22 +188,22 @@ mod tests {
     use store::{EmbeddedOptions, EmbeddedStore, HistoryWindow, Precondition, Store, WriteRequest};
 
     use super::*;
-    use crate::{catalog::BuiltIn, loopback};
+    use crate::{catalog::BuiltInCatalog, loopback};
 
     #[derive(Default)]
-    struct Names {
+    struct NameIndexer {
         known: BTreeMap<String, String>,
         loads: usize,
     }
 
-    impl Indexer for Names {
-        fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
+    impl Indexer for NameIndexer {
+        fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value) {
             let value = api::meta::string_at(object, &["data", "k"]).to_owned();
-            self.known.insert(format!("{} {}/{}", place.resource.name, place.namespace, place.name), value);
+            self.known.insert(format!("{} {}/{}", key.resource.name, key.namespace, key.name), value);
         }
 
-        fn remove_object(&mut self, place: ObjectKey<'_>) {
-            self.known.remove(&format!("{} {}/{}", place.resource.name, place.namespace, place.name));
+        fn remove_object(&mut self, key: ObjectKey<'_>) {
+            self.known.remove(&format!("{} {}/{}", key.resource.name, key.namespace, key.name));
         }
 
         fn clear(&mut self) {
@@ -202,26 +212,27 @@ mod tests {
         }
     }
 
-    struct World {
+    struct Fixture {
         store: Arc<dyn Store>,
-        live: CacheIndex<Names>,
+        index: CacheIndex<NameIndexer>,
         _dir: tempfile::TempDir,
     }
 
-    impl World {
+    impl Fixture {
         async fn new(window: HistoryWindow) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let store: Arc<dyn Store> =
                 Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
             write(&*store, "/registry/configmaps/a/first", Some("0")).await;
-            let cache = Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltIn), window).await.unwrap());
+            let cache =
+                Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltInCatalog), window).await.unwrap());
             let resources = ["configmaps", "namespaces"].map(|name| loopback::find_resource("", "v1", name).unwrap());
-            let live = CacheIndex::new(&cache, &resources, Names::default()).unwrap();
-            Self { store, live, _dir: dir }
+            let index = CacheIndex::new(&cache, &resources, NameIndexer::default()).unwrap();
+            Self { store, index: index, _dir: dir }
         }
 
         async fn check(&self, want: &[(&str, &str)]) {
-            let known = self.live.read_fresh(|names| names.known.clone()).await;
+            let known = self.index.read_fresh(|names| names.known.clone()).await;
             let known: Vec<(&str, &str)> = known.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             assert_eq!(known, want);
         }
@@ -230,18 +241,18 @@ mod tests {
     async fn write(store: &dyn Store, key: &str, value: Option<&str>) {
         let kind = if key.contains("configmaps") { "ConfigMap" } else { "Namespace" };
         let object = |value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "data": {"k": value}});
-        let guard = store
+        let precondition = store
             .get(key)
             .await
             .unwrap()
             .map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
         let value = value.map(|value| document::encode_document(&object(value)));
-        store.write(WriteRequest { key: key.into(), precondition: guard, value, ttl: None }).await.unwrap();
+        store.write(WriteRequest { key: key.into(), precondition, value, ttl: None }).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_view_has_what_the_cache_has() {
-        let world = World::new(HistoryWindow::default()).await;
+    async fn index_follows_the_watch_cache() {
+        let world = Fixture::new(HistoryWindow::default()).await;
         world.check(&[("configmaps a/first", "0")]).await;
         write(&*world.store, "/registry/configmaps/a/first", Some("1")).await;
         write(&*world.store, "/registry/namespaces/n", Some("2")).await;
@@ -249,19 +260,19 @@ mod tests {
         world.check(&[("configmaps a/first", "1"), ("namespaces /n", "2")]).await;
         write(&*world.store, "/registry/configmaps/a/first", None).await;
         world.check(&[("namespaces /n", "2")]).await;
-        assert_eq!(world.live.read(|names| (names.known.len(), names.loads)), (1, 1), "only changes are taken in");
+        assert_eq!(world.index.read(|names| (names.known.len(), names.loads)), (1, 1), "only changes are taken in");
     }
 
     #[tokio::test]
-    async fn a_view_that_nobody_read_for_long_is_built_anew() {
+    async fn index_with_compacted_history_is_rebuilt() {
         let world =
-            World::new(HistoryWindow { keep_for: Duration::ZERO, keep_changes: 1, spare_bytes: 1, keep_bytes: 1 })
+            Fixture::new(HistoryWindow { keep_for: Duration::ZERO, keep_changes: 1, spare_bytes: 1, keep_bytes: 1 })
                 .await;
         for value in 0..300 {
             write(&*world.store, "/registry/configmaps/a/first", Some(&value.to_string())).await;
             write(&*world.store, "/registry/namespaces/n", Some("2")).await;
         }
         world.check(&[("configmaps a/first", "299"), ("namespaces /n", "2")]).await;
-        assert!(world.live.read(|names| names.loads) > 1);
+        assert!(world.index.read(|names| names.loads) > 1);
     }
 }

@@ -1,7 +1,7 @@
-//! What the store's cache must know of Kubernetes: which collection a key is in, and what selectors look at in a document.
+//! The catalog of collections for the watch cache: the collection of a key, and the selectable fields of a document.
 //!
-//! Labels and selectable fields are read once, without building the object, when a document enters the cache. A document
-//! is in the version that it was written in; a field that only another version has is read from the converted object.
+//! Labels and selectable fields are read once, without building the object, when a document enters the cache. A
+//! document is in its storage version; a field that only another version has is read from the converted object.
 
 mod scan;
 
@@ -14,68 +14,72 @@ use api::{
 use bytes::Bytes;
 use store::SelectableFields;
 
-use self::scan::{Found, Paths};
-use crate::{document, document::TypeMetaPrefix, initializers};
+use self::scan::{PathSet, ScannedValues};
+use crate::{
+    document::{self, TypeMetaPrefix},
+    initializers,
+};
 
-/// What is there while an object waits for initializers.
-const PENDING: &str = "metadata.initializers";
+/// The field that is present while an object waits for initializers.
+const PENDING_FIELD: &str = "metadata.initializers";
 
-/// The built-in resources, as the cache sees them.
-pub struct Catalog {
-    /// By the prefix of their keys.
-    rows: HashMap<String, Row>,
+/// The collections of the built-in resources.
+pub struct ResourceCatalog {
+    /// By key prefix.
+    collections: HashMap<String, Collection>,
 }
 
-/// One collection of documents.
-struct Row {
-    /// The names of all fields that selectors know in any version, in the order of the marks.
+/// A collection of documents.
+struct Collection {
+    /// The selectable fields of all versions, in the order of [`SelectableFields`].
     fields: Vec<&'static str>,
-    versions: Vec<Version>,
+    versions: Vec<StorageVersion>,
 }
 
-/// The documents of a collection that were written in one version.
-struct Version {
+/// The documents of a collection in one storage version.
+struct StorageVersion {
     resource: &'static Resource,
-    tail: TypeMetaPrefix,
-    /// Where the labels and the paths of the fields are.
-    paths: Paths,
-    /// For each field of the row, where its value comes from.
-    sources: Vec<Source>,
+    prefix: TypeMetaPrefix,
+    /// Paths of the labels and fields.
+    paths: PathSet,
+    /// The source of each of the collection's fields.
+    sources: Vec<FieldSource>,
 }
 
-/// Where the value of a field comes from.
-enum Source {
-    /// From the first of these places that has one, or else this text.
-    Places(Vec<usize>, &'static str),
-    /// From the object in another version.
+/// The source of a field's value.
+enum FieldSource {
+    /// The first of these paths with a value, or else the default.
+    Paths(Vec<usize>, &'static str),
+    /// The object in another version.
     Converted(&'static Resource, SelectableField),
 }
 
-/// The catalog of the built-in resources.
-pub fn catalog() -> &'static Catalog {
-    static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::new);
+/// Returns the catalog of the built-in resources.
+pub fn catalog() -> &'static ResourceCatalog {
+    static CATALOG: LazyLock<ResourceCatalog> = LazyLock::new(ResourceCatalog::new);
     &CATALOG
 }
 
-/// The same, where something of its own is wanted.
-pub struct BuiltIn;
+/// The catalog as the watch cache takes it.
+pub struct BuiltInCatalog;
 
-impl store::CollectionCatalog for BuiltIn {
+impl store::CollectionCatalog for BuiltInCatalog {
     fn collection_name<'k>(&self, key: &'k str) -> Option<&'k str> {
-        collection(key)
+        collection_prefix(key)
     }
 
     fn selectable_fields(&self, key: &str, value: &Bytes) -> SelectableFields {
-        let row = collection(key).and_then(|name| catalog().rows.get(name));
-        row.map_or_else(|| labels_only(value), |row| row.marks(value))
+        let collection = collection_prefix(key).and_then(|prefix| catalog().collections.get(prefix));
+        collection.map_or_else(|| labels_only(value), |collection| collection.selectable_fields(value))
     }
 }
 
-/// `/registry/pods/` of a core resource, `/registry/apps/deployments/` of any other.
-fn collection(key: &str) -> Option<&str> {
+/// Returns the prefix of a key's collection: `/registry/pods/` in the core group, `/registry/apps/deployments/` in
+/// others.
+fn collection_prefix(key: &str) -> Option<&str> {
     let path = key.strip_prefix("/registry/")?;
     let first = path.find('/')?;
-    let end = if catalog().rows.contains_key(&key[..key.len() - path.len() + first + 1]) {
+    let end = if catalog().collections.contains_key(&key[..key.len() - path.len() + first + 1]) {
         first
     } else {
         first + 1 + path[first + 1..].find('/')?
@@ -83,101 +87,104 @@ fn collection(key: &str) -> Option<&str> {
     Some(&key[..key.len() - path.len() + end + 1])
 }
 
-impl Catalog {
+impl ResourceCatalog {
     fn new() -> Self {
-        let mut rows: HashMap<String, Vec<&'static Resource>> = HashMap::new();
+        let mut collections: HashMap<String, Vec<&'static Resource>> = HashMap::new();
         for resource in schema().resources() {
-            rows.entry(document::storage_key(resource, "", "")).or_default().push(resource);
+            collections.entry(document::storage_key(resource, "", "")).or_default().push(resource);
         }
-        Self { rows: rows.into_iter().map(|(key, resources)| (key, Row::of(&resources))).collect() }
+        Self {
+            collections: collections.into_iter().map(|(key, resources)| (key, Collection::new(&resources))).collect(),
+        }
     }
 
-    /// The place of what says that an object waits for initializers; `None`: there are none.
-    pub fn pending(&self, resource: &Resource) -> Option<usize> {
-        initializers::enabled().then(|| self.place(resource, PENDING))?
+    /// The index of [`PENDING_FIELD`] among the fields of a resource; `None` without initializers.
+    pub fn pending_field_index(&self, resource: &Resource) -> Option<usize> {
+        initializers::is_enabled().then(|| self.field_index(resource, PENDING_FIELD))?
     }
 
-    /// The place of a resource's field among the marks of its documents.
-    pub fn place(&self, resource: &Resource, field: &str) -> Option<usize> {
-        let row = self.rows.get(&document::storage_key(resource, "", ""))?;
-        row.fields.iter().position(|name| *name == field)
+    /// The index of a field among the selectable fields of a resource.
+    pub fn field_index(&self, resource: &Resource, field: &str) -> Option<usize> {
+        let collection = self.collections.get(&document::storage_key(resource, "", ""))?;
+        collection.fields.iter().position(|name| *name == field)
     }
 }
 
-impl Row {
-    fn of(resources: &[&'static Resource]) -> Self {
+impl Collection {
+    fn new(resources: &[&'static Resource]) -> Self {
         let mut fields: Vec<&'static str> = Vec::new();
         for field in resources.iter().flat_map(|resource| &resource.selectable_fields) {
             if !fields.contains(&field.name) {
                 fields.push(field.name);
             }
         }
-        fields.extend(initializers::enabled().then_some(PENDING));
-        let versions = resources.iter().map(|resource| Version::of(resource, &fields, resources)).collect();
+        fields.extend(initializers::is_enabled().then_some(PENDING_FIELD));
+        let versions = resources.iter().map(|resource| StorageVersion::new(resource, &fields, resources)).collect();
         Self { fields, versions }
     }
 
-    fn marks(&self, value: &Bytes) -> SelectableFields {
-        let version = self.versions.iter().find(|version| version.tail.matches_document(value));
-        let found = version.and_then(|version| version.marks(value));
-        found.unwrap_or_else(|| self.marks_of_object(value))
+    fn selectable_fields(&self, value: &Bytes) -> SelectableFields {
+        let version = self.versions.iter().find(|version| version.prefix.matches_document(value));
+        let fields = version.and_then(|version| version.scan_selectable_fields(value));
+        fields.unwrap_or_else(|| self.decode_selectable_fields(value))
     }
 
-    /// Of a document that is in another form than ours.
-    fn marks_of_object(&self, value: &Bytes) -> SelectableFields {
+    /// Reads the fields of a document in another encoding than ours.
+    fn decode_selectable_fields(&self, value: &Bytes) -> SelectableFields {
         let object = match document::decode_document(value, 0) {
             Ok(object) => object,
             Err(error) => {
-                tracing::warn!(%error, "a stored document cannot be read; no selector finds it");
+                tracing::warn!(%error, "watch cache: cannot decode a stored document, selectors do not match it");
                 return SelectableFields::default();
             }
         };
         let text = |name: &&str| {
-            if *name == PENDING {
-                return initializers::is_pending(&object).then(|| PENDING.to_owned());
+            if *name == PENDING_FIELD {
+                return initializers::is_pending(&object).then(|| PENDING_FIELD.to_owned());
             }
-            let known = |version: &Version| Some((version.resource, version.resource.selectable_field(name)?.clone()));
+            let known =
+                |version: &StorageVersion| Some((version.resource, version.resource.selectable_field(name)?.clone()));
             let (resource, field) = self.versions.iter().find_map(known)?;
             Some(field.value_of(&convert::convert_to(resource, object.clone())))
         };
         let fields: Vec<String> = self.fields.iter().map(|name| text(name).unwrap_or_default()).collect();
-        marks(&object, &fields)
+        fields_of_object(&object, &fields)
     }
 }
 
-impl Version {
-    fn of(resource: &'static Resource, fields: &[&'static str], all: &[&'static Resource]) -> Self {
-        let mut paths = Paths::default();
+impl StorageVersion {
+    fn new(resource: &'static Resource, fields: &[&'static str], all: &[&'static Resource]) -> Self {
+        let mut paths = PathSet::default();
         let mut source = |name: &&'static str| {
-            if *name == PENDING {
-                return Some(Source::Places(vec![paths.add(PENDING)], ""));
+            if *name == PENDING_FIELD {
+                return Some(FieldSource::Paths(vec![paths.add_path(PENDING_FIELD)], ""));
             }
             if let Some(field) = resource.selectable_field(name) {
-                return Some(Source::Places(
-                    field.paths.iter().map(|path| paths.add(path)).collect(),
+                return Some(FieldSource::Paths(
+                    field.paths.iter().map(|path| paths.add_path(path)).collect(),
                     field.default_value,
                 ));
             }
             let known =
-                |other: &&'static Resource| Some(Source::Converted(other, other.selectable_field(name)?.clone()));
+                |other: &&'static Resource| Some(FieldSource::Converted(other, other.selectable_field(name)?.clone()));
             all.iter().find_map(known)
         };
         let sources = fields.iter().filter_map(&mut source).collect();
-        Self { resource, tail: TypeMetaPrefix::for_resource(resource), paths, sources }
+        Self { resource, prefix: TypeMetaPrefix::for_resource(resource), paths, sources }
     }
 
     /// `None` if the document is not JSON.
-    fn marks(&self, value: &Bytes) -> Option<SelectableFields> {
-        let Found { labels, texts } = self.paths.scan(value)?;
+    fn scan_selectable_fields(&self, value: &Bytes) -> Option<SelectableFields> {
+        let ScannedValues { labels, values: texts } = self.paths.scan_document(value)?;
         let mut object = None;
         let mut fields = Vec::with_capacity(self.sources.len());
         for source in &self.sources {
             fields.push(match source {
-                Source::Places(places, absent) => {
-                    let first = places.iter().find_map(|place| texts.get(*place)?.clone());
+                FieldSource::Paths(indexes, absent) => {
+                    let first = indexes.iter().find_map(|index| texts.get(*index)?.clone());
                     first.unwrap_or((*absent).into())
                 }
-                Source::Converted(resource, field) => {
+                FieldSource::Converted(resource, field) => {
                     let object = object.get_or_insert_with(|| document::decode_document(value, 0).unwrap_or_default());
                     field.value_of(&convert::convert_to(resource, object.clone())).into()
                 }
@@ -190,16 +197,16 @@ impl Version {
     }
 }
 
-/// Of a document that no row is for.
+/// Reads the labels of a document of an unknown collection.
 fn labels_only(value: &Bytes) -> SelectableFields {
-    static LABELS: LazyLock<Paths> = LazyLock::new(Paths::default);
-    if let Some(Found { labels, .. }) = LABELS.scan(value) {
+    static LABELS: LazyLock<PathSet> = LazyLock::new(PathSet::default);
+    if let Some(ScannedValues { labels, .. }) = LABELS.scan_document(value) {
         return SelectableFields::new(labels.iter().map(|(name, value)| (&**name, &**value)), std::iter::empty());
     }
-    document::decode_document(value, 0).map(|object| marks(&object, &[])).unwrap_or_default()
+    document::decode_document(value, 0).map(|object| fields_of_object(&object, &[])).unwrap_or_default()
 }
 
-fn marks(object: &Value, fields: &[String]) -> SelectableFields {
+fn fields_of_object(object: &Value, fields: &[String]) -> SelectableFields {
     let labels = meta::value_at(object, &["metadata", "labels"]).and_then(Value::as_object);
     let labels: Vec<(&str, &str)> =
         labels.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect();
@@ -219,20 +226,20 @@ mod tests {
         let plural = key.split('/').rev().nth(2).unwrap();
         let resource = schema().resource(group, version, plural).unwrap();
         for stored in [document::encode_document(object), api::protobuf::encode_object(resource, object).into()] {
-            let marks = BuiltIn.selectable_fields(key, &stored);
-            assert_eq!(label.map(|(name, _)| marks.label(name)), label.map(|(_, value)| Some(value)));
+            let selectable = BuiltInCatalog.selectable_fields(key, &stored);
+            assert_eq!(label.map(|(name, _)| selectable.label(name)), label.map(|(_, value)| Some(value)));
             for (name, value) in fields {
-                let place = catalog().place(resource, name).or_else(|| {
+                let index = catalog().field_index(resource, name).or_else(|| {
                     let other = schema().resource("events.k8s.io", "v1", "events").unwrap();
-                    catalog().place(other, name)
+                    catalog().field_index(other, name)
                 });
-                assert_eq!(marks.field(place.expect(name)), *value, "{name}");
+                assert_eq!(selectable.field(index.expect(name)), *value, "{name}");
             }
         }
     }
 
     #[test]
-    fn marks_are_labels_and_declared_fields() {
+    fn labels_and_selectable_fields_are_read() {
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "namespace": "n", "labels": {"app": "w\"b"}},
             "spec": {"nodeName": "n1", "hostNetwork": true, "containers": [{"name": "c", "image": "spec"}]},
@@ -243,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_the_fields_of_both_its_versions() {
+    fn events_have_the_fields_of_both_versions() {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "n"},
             "involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "kubelet"}, "type": "Normal"});
         let fields = [("involvedObject.name", "p"), ("regarding.name", "p"), ("source", "kubelet"), ("type", "Normal")];
@@ -251,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_end_with_their_resource() {
+    fn collection_prefix_ends_with_the_resource() {
         for (key, name) in [
             ("/registry/pods/", Some("/registry/pods/")),
             ("/registry/pods/n/p", Some("/registry/pods/")),
@@ -262,7 +269,7 @@ mod tests {
             ("/registry/pods", None),
             ("", None),
         ] {
-            assert_eq!(BuiltIn.collection_name(key), name, "{key}");
+            assert_eq!(BuiltInCatalog.collection_name(key), name, "{key}");
         }
     }
 }

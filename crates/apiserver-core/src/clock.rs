@@ -1,16 +1,16 @@
-//! The server's clock, in the API's forms.
+//! The server's clock, in the formats of the API.
 
-/// Now.
+/// The current time.
 pub fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
-/// Now, as `metadata.creationTimestamp` has it.
-pub fn seconds() -> String {
+/// The current time as in `metadata.creationTimestamp`.
+pub fn now_in_seconds() -> String {
     api::time::seconds(now())
 }
 
-/// Now, as leases have it.
-pub fn micros() -> String {
+/// The current time as in leases.
+pub fn now_in_micros() -> String {
     api::time::micros(now())
 }

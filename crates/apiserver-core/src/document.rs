@@ -120,19 +120,19 @@ fn append_spliced(out: &mut BytesMut, value: &Bytes, start: usize, revision: Rev
     out.put_slice(&value[position..]);
 }
 
-/// The position behind the UID of a document.
+/// Returns the position behind the UID of a document.
 fn uid_end(value: &Bytes) -> Option<usize> {
     let start = UID.find(&value[..value.len().min(MAX_UID_POSITION)])? + UID.needle().len();
     memchr::memchr(b'"', &value[start..]).map(|length| start + length + 1)
 }
 
-/// The position of the first field of the metadata, for objects without a UID.
+/// Returns the position of the first metadata field, for objects without a UID.
 fn metadata_start(value: &Bytes) -> usize {
     const METADATA: &[u8] = b"\"metadata\":{";
     memchr::memmem::find(value, METADATA).map_or(value.len(), |start| start + METADATA.len())
 }
 
-/// Reads a stored document back, revision included.
+/// Decodes a stored document and sets its resource version.
 pub fn decode_document(value: &Bytes, revision: Revision) -> Result<Value, store::StoreError> {
     // kube-apiserver writes protobuf; an etcd that it filled is read as it is.
     let mut object = if value.starts_with(protobuf::MAGIC) {
@@ -143,19 +143,19 @@ pub fn decode_document(value: &Bytes, revision: Revision) -> Result<Value, store
             .map_err(|error| store::StoreError::Unusable(format!("a stored document is not JSON: {error}")))?
     };
     if !is_complete(value) {
-        complete(&mut object);
+        apply_stored_defaults(&mut object);
     }
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
     Ok(object)
 }
 
-/// Whether a document was written with all defaults: kube-apiserver writes protobuf, or JSON with a newline.
+/// Whether a document was written with all defaults; kube-apiserver's protobuf, and JSON with a newline, lack them.
 fn is_complete(value: &Bytes) -> bool {
     value.starts_with(METADATA_FIRST) || value.starts_with(b"{") && !value.ends_with(b"\n")
 }
 
-/// Fills in what kube-apiserver leaves out of what it writes and fills in when it reads.
-fn complete(object: &mut Value) {
+/// Applies the defaults that kube-apiserver leaves out of stored documents and applies on reads.
+fn apply_stored_defaults(object: &mut Value) {
     let version = meta::string_at(object, &["apiVersion"]);
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     if let Some(ty) = schema().type_of_kind(group, version, meta::string_at(object, &["kind"])) {
@@ -163,12 +163,12 @@ fn complete(object: &mut Value) {
     }
 }
 
-/// Reads a record back.
+/// Decodes a record.
 pub fn decode_record(record: &Record) -> Result<Value, store::StoreError> {
     decode_document(&record.value, record.revision)
 }
 
-/// `/registry/<group>/<resource>/<namespace>/<name>`; an empty name gives the prefix of a collection.
+/// Returns `/registry/<group>/<resource>/<namespace>/<name>`; an empty name gives the prefix of a collection.
 pub fn storage_key(resource: &Resource, namespace: &str, name: &str) -> String {
     let (group, plural) = resource.storage_resource();
     let mut key = String::from("/registry/");
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    fn check(object: Value, want_document: &str, want_response: &str) {
+    fn check_document(object: Value, want_document: &str, want_response: &str) {
         let stored = encode_document(&object);
         assert_eq!(String::from_utf8_lossy(&stored), want_document);
         assert_eq!(String::from_utf8_lossy(&encode_response(&stored, 7)), format!("{want_response}\n"));
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn resource_version_is_spliced_in_behind_the_uid() {
-        check(
+        check_document(
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "\",\"uid\":\""},
                 "metadata": {"uid": "u", "labels": {"uid": "l"}, "name": "a", "resourceVersion": "1", "namespace": "n"}}),
             r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","labels":{"uid":"l"}},"data":{"x":"\",\"uid\":\""}}"#,
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn objects_without_a_uid_have_a_resource_version_too() {
-        check(
+        check_document(
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
             r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#,
             r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"a"}}"#,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_kube_apiserver_are_read_too() {
+    fn documents_of_kube_apiserver_are_read() {
         let resource = api::schema::schema().resource("", "v1", "configmaps").unwrap();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}});
         let stored = Bytes::from(protobuf::encode_object(resource, &object));

@@ -1,8 +1,8 @@
-//! Initializers: what Kubernetes once had, behind a gate of the tables. A new object that a configuration names is stored
-//! with a list of who must look at it first, in `metadata.initializers.pending`, and nobody sees it until that list is empty.
+//! Initializers, the former Kubernetes feature, behind a feature gate. A new object that an InitializerConfiguration
+//! matches is stored with `metadata.initializers.pending`, and is hidden until that list is empty.
 //!
-//! This module says what is pending and lets a creation wait. The list is put there, and kept in order, by the admission
-//! plug-in of the same name; selections and reads leave out what is pending.
+//! This module tells which objects are pending and hides them. The admission plug-in of the same name maintains the
+//! list; lists, watches and reads leave pending objects out.
 
 use std::time::Duration;
 
@@ -14,41 +14,41 @@ use api::{
 
 use crate::request::ResourceRequest;
 
-/// The gate of the tables that all of this is behind.
+/// The feature gate in the schema.
 const GATE: &str = "initializers";
-/// How long a creation waits, unless somebody says otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-/// The query's word for seeing everything.
-const ALL: &str = "includeUninitialized";
+/// Default timeout of a create that waits for initializers.
+pub const INITIALIZATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Query parameter that includes pending objects.
+const INCLUDE_UNINITIALIZED: &str = "includeUninitialized";
 
-/// Says, before anything else, that there will be initializers in this process.
-pub fn enable() -> Result<(), GateOpenedTooLate> {
+/// Enables initializers in this process; must run before the schema is used.
+pub fn enable_initializers() -> Result<(), GateOpenedTooLate> {
     open_gate(GATE)
 }
 
-/// Whether there are initializers at all.
-pub fn enabled() -> bool {
+/// Whether initializers are enabled.
+pub fn is_enabled() -> bool {
     schema().has_gate(GATE)
 }
 
 /// Whether an object waits for initializers.
 pub fn is_pending(object: &Value) -> bool {
-    enabled() && meta::value_at(object, &["metadata", "initializers"]).is_some_and(|list| !list.is_null())
+    is_enabled() && meta::value_at(object, &["metadata", "initializers"]).is_some_and(|list| !list.is_null())
 }
 
-/// Whether a request is about all objects, pending or not. A collection is deleted as a whole.
-pub fn wants_all(target: &ResourceRequest) -> bool {
-    target.query.flag(ALL) || target.verb == "deletecollection"
+/// Whether a request includes pending objects. A deletecollection always does.
+pub fn includes_pending(request: &ResourceRequest) -> bool {
+    request.query.is_set(INCLUDE_UNINITIALIZED) || request.verb == "deletecollection"
 }
 
-/// 404, if the object is hidden from who asks.
-pub fn visible(target: &ResourceRequest, object: &Value) -> Result<(), Status> {
-    let hidden = is_pending(object) && !wants_all(target);
-    if hidden { Err(Status::not_found(&target.resource, &target.name)) } else { Ok(()) }
+/// 404 if the object is hidden from this request.
+pub fn check_visible(request: &ResourceRequest, object: &Value) -> Result<(), Status> {
+    let hidden = is_pending(object) && !includes_pending(request);
+    if hidden { Err(Status::not_found(&request.resource, &request.name)) } else { Ok(()) }
 }
 
-/// Why an initializer has rejected the object, if one has.
-pub fn rejection(object: &Value) -> Option<Status> {
+/// Returns the status with which an initializer rejected the object, if one did.
+pub fn rejection_status(object: &Value) -> Option<Status> {
     let result = meta::value_at(object, &["metadata", "initializers", "result"]).filter(|result| result.is_object())?;
     is_pending(object).then(|| {
         let code = u16::try_from(meta::integer_at(result, &["code"])).ok().filter(|code| (400..600).contains(code));

@@ -34,4 +34,4 @@ pub use user::{Caller, User};
 
 /// Response extension: the response was proxied from an aggregated API server.
 #[derive(Clone, Copy, Debug)]
-pub struct Passed;
+pub struct ProxiedResponse;

@@ -1,5 +1,5 @@
-//! What the API server writes on its own account: the objects of a fresh cluster, and those that keep account of what was
-//! handed out. They go through the registry like anybody's, so they have owners, defaults and identities.
+//! Reads and writes of the API server itself: the objects of a new cluster, and those that record allocations. They go
+//! through the registry like those of clients, with managed fields, defaults and UIDs.
 
 use api::{
     Value,
@@ -13,25 +13,25 @@ use crate::{
     warnings::Warnings,
 };
 
-/// The server's own name, as the owner of fields.
-pub const NAME: &str = "kube-apiserver";
-/// The server's own name, as who asks.
-pub const USER: &str = "system:apiserver";
+/// The server's field manager name.
+pub const FIELD_MANAGER: &str = "kube-apiserver";
+/// The server's user name.
+pub const USER_NAME: &str = "system:apiserver";
 
-/// The row of a resource that the server itself uses.
+/// Returns a built-in resource that the server itself uses.
 pub fn find_resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
     let found = schema().resource(group, version, name);
     found.ok_or_else(|| Status::internal_error(format!("the schema lacks {name} in {group}/{version}")))
 }
 
-/// Which object of a resource.
+/// Identifies an object of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectKey<'a> {
-    /// The row of its resource.
+    /// The resource.
     pub resource: &'static Resource,
-    /// Empty if it has none.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: &'a str,
-    /// Its name.
+    /// Object name.
     pub name: &'a str,
 }
 
@@ -39,23 +39,23 @@ pub struct ObjectKey<'a> {
 #[derive(Clone, Copy)]
 pub struct LoopbackClient<'a> {
     storage: &'a dyn ObjectStorage,
-    name: &'static str,
+    field_manager: &'static str,
 }
 
 impl<'a> LoopbackClient<'a> {
-    /// Under the server's own name.
+    /// A client with the server's own field manager.
     pub fn new(storage: &'a dyn ObjectStorage) -> Self {
-        Self { storage, name: NAME }
+        Self { storage, field_manager: FIELD_MANAGER }
     }
 
-    /// Under the name of one of its parts.
-    pub fn named(storage: &'a dyn ObjectStorage, name: &'static str) -> Self {
-        Self { storage, name }
+    /// A client with the field manager of a component.
+    pub fn with_field_manager(storage: &'a dyn ObjectStorage, field_manager: &'static str) -> Self {
+        Self { storage, field_manager: field_manager }
     }
 
-    /// The object, or `None` if it does not exist.
-    pub async fn read(&self, place: ObjectKey<'_>) -> Result<Option<Value>, Status> {
-        match self.storage.read_object(place.resource, place.namespace, place.name).await {
+    /// Reads an object; `None` if it does not exist.
+    pub async fn read_object(&self, key: ObjectKey<'_>) -> Result<Option<Value>, Status> {
+        match self.storage.read_object(key.resource, key.namespace, key.name).await {
             Ok((object, _)) => Ok(Some(object)),
             Err(status) if status.code == 404 => Ok(None),
             Err(status) => Err(status),
@@ -63,62 +63,62 @@ impl<'a> LoopbackClient<'a> {
     }
 
     /// Creates an object.
-    pub async fn create(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
-        let place = ObjectKey { name: "", ..place };
-        self.perform(target("create", place, ""), object).await
+    pub async fn create_object(&self, key: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
+        let key = ObjectKey { name: "", ..key };
+        self.perform(loopback_request("create", key, ""), object).await
     }
 
-    /// Writes a changed object.
-    pub async fn update(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
-        self.perform(target("update", place, ""), object).await
+    /// Updates an object.
+    pub async fn update_object(&self, key: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
+        self.perform(loopback_request("update", key, ""), object).await
     }
 
-    /// Applies a status, by force.
-    pub async fn apply_status(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
-        let mut target = target("patch", place, "status");
-        target.query = Query::parse(&format!("fieldManager={}&force=true", self.name));
-        self.perform(target, object).await
+    /// Applies a status with force.
+    pub async fn apply_status(&self, key: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
+        let mut request = loopback_request("patch", key, "status");
+        request.query = Query::parse(&format!("fieldManager={}&force=true", self.field_manager));
+        self.perform(request, object).await
     }
 
     /// Writes the status of an object.
-    pub async fn update_status(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
-        self.perform(target("update", place, "status"), object).await
+    pub async fn update_status(&self, key: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
+        self.perform(loopback_request("update", key, "status"), object).await
     }
 
-    /// Deletes an object; whether it was there.
-    pub async fn delete(&self, place: ObjectKey<'_>) -> Result<bool, Status> {
-        match self.perform(target("delete", place, ""), &Value::Null).await {
+    /// Deletes an object and returns whether it existed.
+    pub async fn delete_object(&self, key: ObjectKey<'_>) -> Result<bool, Status> {
+        match self.perform(loopback_request("delete", key, ""), &Value::Null).await {
             Ok(_) => Ok(true),
             Err(status) if status.code == 404 => Ok(false),
             Err(status) => Err(status),
         }
     }
 
-    async fn perform(&self, target: ResourceRequest, object: &Value) -> Result<Value, Status> {
-        let content_type = if target.verb == "patch" { "application/apply-patch+yaml" } else { "application/json" };
+    async fn perform(&self, request: ResourceRequest, object: &Value) -> Result<Value, Status> {
+        let content_type = if request.verb == "patch" { "application/apply-patch+yaml" } else { "application/json" };
         let body = if object.is_null() { Bytes::new() } else { object.to_string().into() };
-        let input = RequestBody { content_type: content_type.into(), user_agent: self.name.into(), body };
-        self.storage.write_object(&target, &input).await
+        let input = RequestBody { content_type: content_type.into(), user_agent: self.field_manager.into(), body };
+        self.storage.write_object(&request, &input).await
     }
 }
 
-/// A request of the server's own.
-pub fn target(verb: &'static str, place: ObjectKey<'_>, subresource: &str) -> ResourceRequest {
+/// Builds a request of the server itself.
+pub fn loopback_request(verb: &'static str, key: ObjectKey<'_>, subresource: &str) -> ResourceRequest {
     ResourceRequest {
-        resource: place.resource.into(),
+        resource: key.resource.into(),
         verb,
-        namespace: place.namespace.to_owned(),
-        name: place.name.to_owned(),
+        namespace: key.namespace.to_owned(),
+        name: key.name.to_owned(),
         subresource: subresource.to_owned(),
         query: Query::default(),
-        user: identity(),
-        notes: Warnings::default(),
-        words: RawExtensions::default(),
+        user: loopback_user(),
+        warnings: Warnings::default(),
+        raw_extensions: RawExtensions::default(),
     }
 }
 
-/// A request of the server's own about all objects of a row.
-pub fn target_of(resource: ResourceRef) -> ResourceRequest {
+/// Builds a list request of the server itself for a resource.
+pub fn loopback_list_request(resource: ResourceRef) -> ResourceRequest {
     ResourceRequest {
         resource,
         verb: "list",
@@ -126,14 +126,14 @@ pub fn target_of(resource: ResourceRef) -> ResourceRequest {
         name: String::new(),
         subresource: String::new(),
         query: Query::default(),
-        user: identity(),
-        notes: Warnings::default(),
-        words: RawExtensions::default(),
+        user: loopback_user(),
+        warnings: Warnings::default(),
+        raw_extensions: RawExtensions::default(),
     }
 }
 
-/// Who the server is to its own parts.
-fn identity() -> User {
+/// The server's user info.
+fn loopback_user() -> User {
     let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
-    User { name: USER.to_owned(), groups, ..User::default() }
+    User { name: USER_NAME.to_owned(), groups, ..User::default() }
 }

@@ -1,4 +1,4 @@
-//! What a request is about, read from its method, path and query: verb, resource, namespace, name, subresource.
+//! The resource request that a method, path and query describe: verb, resource, namespace, name, subresource.
 
 mod info;
 
@@ -14,12 +14,12 @@ use crate::{
     warnings::Warnings,
 };
 
-/// The rows that there are: those of the tables that are served, and custom ones.
+/// Finds resources: the built-in ones that are served, and custom resources.
 #[derive(Clone, Copy)]
 pub struct ResourceResolver<'a> {
-    /// Which built-in group-versions are served.
+    /// The served built-in group-versions.
     pub served: &'a ApiResourceConfig,
-    /// The custom rows, if there can be any.
+    /// Custom resources; `None` if there are none.
     pub custom: Option<&'a dyn CustomResources>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> From<&'a ApiResourceConfig> for ResourceResolver<'a> {
 /// A request for a resource.
 #[derive(Debug)]
 pub struct ResourceRequest {
-    /// The row of the resource.
+    /// The requested resource.
     pub resource: ResourceRef,
     /// `create`, `get`, `list`, `watch`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
@@ -42,78 +42,79 @@ pub struct ResourceRequest {
     pub name: String,
     /// Empty for the object itself.
     pub subresource: String,
-    /// What the request's query says.
+    /// The decoded query.
     pub query: Query,
-    /// Who asks.
+    /// The requesting user.
     pub user: User,
-    /// What is to be said besides the answer.
-    pub notes: Warnings,
-    /// Raw fields of the object that is sent, where they are not as the server writes them.
-    pub words: RawExtensions,
+    /// Warnings for the client.
+    pub warnings: Warnings,
+    /// Fields of the object as the client sent them, where the server would write them differently.
+    pub raw_extensions: RawExtensions,
 }
 
-/// Reads a path of a group and version that exist; `None` for paths of other kinds.
+/// Parses a resource path of a known group-version; `None` for other paths.
 pub fn parse_resource_request<'a>(
     method: &Method,
     path: &str,
     query: Query,
-    table: impl Into<ResourceResolver<'a>>,
+    resolver: impl Into<ResourceResolver<'a>>,
 ) -> Option<Result<ResourceRequest, Status>> {
-    let table = table.into();
-    let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode).collect();
+    let resolver = resolver.into();
+    let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode_percent).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return None,
     };
-    let mut rows = schema().resources().iter();
-    if rows.any(|resource| resource.group == group && resource.version == version) {
+    let mut resources = schema().resources().iter();
+    if resources.any(|resource| resource.group == group && resource.version == version) {
         let find = |name: &str| schema().resource(group, version, name).map(ResourceRef::BuiltIn);
-        return table.served.includes(group, version).then(|| target(method, rest, query, find));
+        return resolver.served.includes(group, version).then(|| build_request(method, rest, query, find));
     }
-    custom_target(method, (group, version), rest, query, table.custom?)
+    parse_custom_request(method, (group, version), rest, query, resolver.custom?)
 }
 
-/// Of a path that no built-in row is for. What no definition serves is no resource at all.
-fn custom_target(
+/// Parses the path of a custom resource; `None` if no CustomResourceDefinition serves it.
+fn parse_custom_request(
     method: &Method,
     (group, version): (&str, &str),
     rest: &[&str],
     query: Query,
     custom: &dyn CustomResources,
 ) -> Option<Result<ResourceRequest, Status>> {
-    let named = match rest {
+    let resource_path = match rest {
         ["watch", rest @ ..] => rest,
         rest => rest,
     };
-    let (namespaced, named) = match named {
-        ["namespaces", _, named @ ..] => (true, named),
-        named => (false, named),
+    let (namespaced, resource_path) = match resource_path {
+        ["namespaces", _, resource_path @ ..] => (true, resource_path),
+        resource_path => (false, resource_path),
     };
-    let row = custom.find(group, version, named.first()?)?;
-    // Only reads go over all namespaces.
-    let whole = matches!(method.as_str(), "GET" | "HEAD") && named.get(1).is_none_or(|name| name.is_empty());
-    if row.is_namespaced() != namespaced && !(row.is_namespaced() && whole) {
+    let resource = custom.find_resource(group, version, resource_path.first()?)?;
+    // Only reads span all namespaces.
+    let reads_collection =
+        matches!(method.as_str(), "GET" | "HEAD") && resource_path.get(1).is_none_or(|name| name.is_empty());
+    if resource.is_namespaced() != namespaced && !(resource.is_namespaced() && reads_collection) {
         return None;
     }
-    let parsed = target(method, rest, query, |_| Some(row.clone()));
-    match (parsed, named) {
-        // A path below an object that its definition does not have.
-        (Err(status), [_, name, _, ..]) if status.code == 404 => Some(Err(Status::not_found(&row, name))),
+    let parsed = build_request(method, rest, query, |_| Some(resource.clone()));
+    match (parsed, resource_path) {
+        // The custom resource has no such subresource.
+        (Err(status), [_, name, _, ..]) if status.code == 404 => Some(Err(Status::not_found(&resource, name))),
         (Err(status), _) if status.code == 404 => None,
         (parsed, _) => Some(parsed),
     }
 }
 
-fn target(
+fn build_request(
     method: &Method,
     rest: &[&str],
     query: Query,
     find: impl Fn(&str) -> Option<ResourceRef>,
 ) -> Result<ResourceRequest, Status> {
-    // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
-    let (watched, rest) = match rest {
+    // The deprecated watch path: `watch/` before the resource, with or without an object name.
+    let (watch_path, rest) = match rest {
         ["watch", rest @ ..] => (true, rest),
         rest => (false, rest),
     };
@@ -133,12 +134,12 @@ fn target(
     {
         return Err(Status::no_such_path());
     }
-    let verb = match verb(method, name, &query) {
-        Some("get" | "list" | "watch") if watched && subresource.is_empty() => "watch",
-        Some(_) if watched => return Err(Status::no_such_path()),
+    let verb = match verb_for_method(method, name, &query) {
+        Some("get" | "list" | "watch") if watch_path && subresource.is_empty() => "watch",
+        Some(_) if watch_path => return Err(Status::no_such_path()),
         verb => verb.ok_or_else(Status::method_not_allowed)?,
     };
-    let target = ResourceRequest {
+    let request = ResourceRequest {
         resource,
         verb,
         namespace: namespace.into(),
@@ -146,25 +147,25 @@ fn target(
         subresource,
         query,
         user: User::default(),
-        notes: Warnings::default(),
-        words: RawExtensions::default(),
+        warnings: Warnings::default(),
+        raw_extensions: RawExtensions::default(),
     };
-    target.allowed()?;
-    // Upstream has no route for it but that to pods, services and nodes.
-    if method == Method::HEAD && target.subresource.split('/').next() != Some("proxy") {
+    request.check_verb()?;
+    // Upstream routes `HEAD` only to proxied pods, services and nodes.
+    if method == Method::HEAD && request.subresource.split('/').next() != Some("proxy") {
         return Err(Status::method_not_allowed());
     }
-    Ok(target)
+    Ok(request)
 }
 
-/// `namespaces/x` and its own subresources are about the namespace, not about something in it.
+/// Whether `namespaces/x` and the rest of the path name the namespace itself.
 fn is_namespace_itself(rest: &[&str]) -> bool {
     matches!(rest, [] | [""] | ["status" | "finalize"])
 }
 
-fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
+fn verb_for_method(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
     Some(match (method.as_str(), name.is_empty()) {
-        ("GET" | "HEAD", true) if query.flag("watch") => "watch",
+        ("GET" | "HEAD", true) if query.is_set("watch") => "watch",
         ("GET" | "HEAD", true) => "list",
         ("GET" | "HEAD", false) => "get",
         ("POST", _) => "create",
@@ -172,7 +173,7 @@ fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
         ("PATCH", false) => "patch",
         ("DELETE", true) => "deletecollection",
         ("DELETE", false) => "delete",
-        // Only what is proxied takes it.
+        // Only proxied requests use it.
         ("OPTIONS", false) => "options",
         _ => return None,
     })
@@ -185,13 +186,13 @@ pub fn is_streaming(subresource: &str) -> bool {
 }
 
 impl ResourceRequest {
-    /// Whether what the path names can be read again: what can only be posted is answered and gone.
-    pub fn is_kept(&self) -> bool {
-        self.verbs().is_none_or(|verbs| verbs.iter().any(|verb| *verb != "create"))
+    /// Whether the path can be read; create-only paths such as reviews are not stored.
+    pub fn is_readable(&self) -> bool {
+        self.supported_verbs().is_none_or(|verbs| verbs.iter().any(|verb| *verb != "create"))
     }
 
-    /// What may be done to what the path names; `None`: there is no such subresource.
-    fn verbs(&self) -> Option<&[&'static str]> {
+    /// The verbs of the resource or subresource; `None` if the subresource does not exist.
+    fn supported_verbs(&self) -> Option<&[&'static str]> {
         if self.subresource.is_empty() {
             return Some(&self.resource.verbs);
         }
@@ -199,11 +200,11 @@ impl ResourceRequest {
         found.filter(|sub| sub.name == self.subresource || sub.name == "proxy").map(|sub| &*sub.verbs)
     }
 
-    fn allowed(&self) -> Result<(), Status> {
+    fn check_verb(&self) -> Result<(), Status> {
         if self.subresource.is_empty() && self.verb == "create" && !self.name.is_empty() {
             return Err(Status::method_not_allowed());
         }
-        let verbs = self.verbs().ok_or_else(Status::no_such_path)?;
+        let verbs = self.supported_verbs().ok_or_else(Status::no_such_path)?;
         if self.subresource.is_empty()
             && self.resource.is_namespaced()
             && self.namespace.is_empty()
@@ -220,39 +221,41 @@ impl ResourceRequest {
 mod tests {
     use super::*;
 
-    fn check(method: Method, path: &str, want: Result<(&str, &str, &str, &str, &str), u16>) {
+    fn check_path(method: Method, path: &str, want: Result<(&str, &str, &str, &str, &str), u16>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let got = parse_resource_request(&method, path, Query::parse(query), &ApiResourceConfig::default())
             .expect("a resource path");
-        let got = got.as_ref().map(|t| (t.verb, t.resource.name, &*t.namespace, &*t.name, &*t.subresource));
+        let got = got.as_ref().map(|request| {
+            (request.verb, request.resource.name, &*request.namespace, &*request.name, &*request.subresource)
+        });
         assert_eq!(got.map_err(|status| status.code), want, "{path}");
     }
 
     #[test]
-    fn paths_name_their_target() {
-        check(Method::GET, "/api/v1/pods?watch=1", Ok(("watch", "pods", "", "", "")));
-        check(Method::GET, "/api/v1/watch/pods", Ok(("watch", "pods", "", "", "")));
-        check(Method::GET, "/api/v1/watch/namespaces/a/pods/b", Ok(("watch", "pods", "a", "b", "")));
-        check(Method::GET, "/api/v1/watch/namespaces/a", Ok(("watch", "namespaces", "", "a", "")));
-        check(Method::GET, "/api/v1/watch/namespaces/a/pods/b/log", Err(404));
-        check(Method::DELETE, "/api/v1/watch/namespaces/a/pods/b", Err(404));
-        check(Method::GET, "/api/v1/watch", Err(404));
-        check(Method::GET, "/api/v1/namespaces/a/pods/b/log", Ok(("get", "pods", "a", "b", "log")));
-        check(Method::GET, "/api/v1/namespaces/a", Ok(("get", "namespaces", "", "a", "")));
-        check(Method::PUT, "/api/v1/namespaces/a/finalize", Ok(("update", "namespaces", "", "a", "finalize")));
-        check(Method::POST, "/apis/apps/v1/namespaces/a/deployments", Ok(("create", "deployments", "a", "", "")));
-        check(
+    fn paths_are_parsed() {
+        check_path(Method::GET, "/api/v1/pods?watch=1", Ok(("watch", "pods", "", "", "")));
+        check_path(Method::GET, "/api/v1/watch/pods", Ok(("watch", "pods", "", "", "")));
+        check_path(Method::GET, "/api/v1/watch/namespaces/a/pods/b", Ok(("watch", "pods", "a", "b", "")));
+        check_path(Method::GET, "/api/v1/watch/namespaces/a", Ok(("watch", "namespaces", "", "a", "")));
+        check_path(Method::GET, "/api/v1/watch/namespaces/a/pods/b/log", Err(404));
+        check_path(Method::DELETE, "/api/v1/watch/namespaces/a/pods/b", Err(404));
+        check_path(Method::GET, "/api/v1/watch", Err(404));
+        check_path(Method::GET, "/api/v1/namespaces/a/pods/b/log", Ok(("get", "pods", "a", "b", "log")));
+        check_path(Method::GET, "/api/v1/namespaces/a", Ok(("get", "namespaces", "", "a", "")));
+        check_path(Method::PUT, "/api/v1/namespaces/a/finalize", Ok(("update", "namespaces", "", "a", "finalize")));
+        check_path(Method::POST, "/apis/apps/v1/namespaces/a/deployments", Ok(("create", "deployments", "a", "", "")));
+        check_path(
             Method::DELETE,
             "/apis/apps/v1/namespaces/a/deployments",
             Ok(("deletecollection", "deployments", "a", "", "")),
         );
-        check(Method::POST, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
-        check(Method::HEAD, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
-        check(Method::HEAD, "/api/v1/namespaces/a/pods/b/proxy/c", Ok(("get", "pods", "a", "b", "proxy/c")));
-        check(Method::GET, "/apis/apps/v1/nope", Err(404));
-        check(Method::GET, "/api/v1/pods/b", Err(404));
-        check(Method::DELETE, "/api/v1/namespaces", Err(405));
-        check(Method::GET, "/api/v1/namespaces/a/pods/b/nope", Err(404));
+        check_path(Method::POST, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check_path(Method::HEAD, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check_path(Method::HEAD, "/api/v1/namespaces/a/pods/b/proxy/c", Ok(("get", "pods", "a", "b", "proxy/c")));
+        check_path(Method::GET, "/apis/apps/v1/nope", Err(404));
+        check_path(Method::GET, "/api/v1/pods/b", Err(404));
+        check_path(Method::DELETE, "/api/v1/namespaces", Err(405));
+        check_path(Method::GET, "/api/v1/namespaces/a/pods/b/nope", Err(404));
         assert!(
             parse_resource_request(&Method::GET, "/healthz", Query::parse(""), &ApiResourceConfig::default()).is_none()
         );

@@ -1,18 +1,18 @@
-//! Which group-versions are served: what is stable, and what `--runtime-config` turns on or off.
+//! The served group-versions: stable ones, and those that `--runtime-config` turns on or off.
 //!
-//! Paths of the others are not found, and discovery and OpenAPI do not show them.
+//! Other group-versions are not found, and are absent from discovery and OpenAPI.
 
 use api::discovery;
 
-/// The choices that were made, the most particular last.
+/// The `--runtime-config` settings, the most specific last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiResourceConfig {
-    choices: Vec<(Choice, bool)>,
+    overrides: Vec<(OverrideScope, bool)>,
 }
 
-/// What a choice is about; the order is that of their weight.
+/// The scope of an override, in order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Choice {
+enum OverrideScope {
     All,
     Stable,
     Beta,
@@ -20,71 +20,75 @@ enum Choice {
     Version(String, String),
 }
 
-/// A choice that makes no sense.
+/// An invalid `--runtime-config` entry.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Nothing of that name.
+pub enum RuntimeConfigError {
+    /// The group-version is unknown.
     #[error(
         "{0:?} is no group and version of this server; use `group/version`, `v1`, `api/all`, `api/ga`, `api/beta` or `api/alpha`"
     )]
     Unknown(String),
-    /// Neither true nor false.
+    /// The value is not a boolean.
     #[error("{0}={1:?} is neither true nor false")]
-    Value(String, String),
+    InvalidValue(String, String),
 }
 
 impl ApiResourceConfig {
-    /// Reads `api/beta=true,apps/v1=false`, given in pieces.
-    pub fn of<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Error> {
-        let mut choices = Vec::new();
-        for (name, value) in given {
-            let on = match value {
+    /// Parses the entries of `--runtime-config`, such as `api/beta=true,apps/v1=false`.
+    pub fn from_runtime_config<'a>(
+        entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, RuntimeConfigError> {
+        let mut overrides = Vec::new();
+        for (name, value) in entries {
+            let enabled = match value {
                 "" | "true" => true,
                 "false" => false,
-                other => return Err(Error::Value(name.to_owned(), other.to_owned())),
+                other => return Err(RuntimeConfigError::InvalidValue(name.to_owned(), other.to_owned())),
             };
-            choices.push((choice(name)?, on));
+            overrides.push((parse_scope(name)?, enabled));
         }
-        choices.sort();
-        Ok(Self { choices })
+        overrides.sort();
+        Ok(Self { overrides: overrides })
     }
 
-    /// With one more version of a group, unless somebody has chosen already.
-    pub fn add(&mut self, group: &str, version: &str) {
-        let choice = Choice::Version(group.to_owned(), version.to_owned());
-        if !self.choices.iter().any(|(known, _)| *known == choice) {
-            self.choices.push((choice, true));
+    /// Enables a group-version, unless it is configured explicitly.
+    pub fn enable_version(&mut self, group: &str, version: &str) {
+        let scope = OverrideScope::Version(group.to_owned(), version.to_owned());
+        if !self.overrides.iter().any(|(known, _)| *known == scope) {
+            self.overrides.push((scope, true));
         }
     }
 
     /// Whether a group-version is served.
     pub fn includes(&self, group: &str, version: &str) -> bool {
-        let about = |choice: &Choice| match choice {
-            Choice::All => true,
-            Choice::Alpha => version.contains("alpha"),
-            Choice::Beta => version.contains("beta"),
-            Choice::Stable => discovery::enabled_by_default(group, version),
-            Choice::Version(g, v) => g == group && v == version,
+        let matches = |scope: &OverrideScope| match scope {
+            OverrideScope::All => true,
+            OverrideScope::Alpha => version.contains("alpha"),
+            OverrideScope::Beta => version.contains("beta"),
+            OverrideScope::Stable => discovery::enabled_by_default(group, version),
+            OverrideScope::Version(override_group, override_version) => {
+                override_group == group && override_version == version
+            }
         };
-        let chosen = self.choices.iter().rev().find(|(choice, _)| about(choice)).map(|(_, on)| *on);
-        chosen.unwrap_or_else(|| discovery::enabled_by_default(group, version))
+        let enabled = self.overrides.iter().rev().find(|(scope, _)| matches(scope)).map(|(_, enabled)| *enabled);
+        enabled.unwrap_or_else(|| discovery::enabled_by_default(group, version))
     }
 }
 
-fn choice(name: &str) -> Result<Choice, Error> {
+fn parse_scope(name: &str) -> Result<OverrideScope, RuntimeConfigError> {
     Ok(match name {
-        "api/all" => Choice::All,
-        "api/ga" => Choice::Stable,
-        "api/beta" => Choice::Beta,
-        "api/alpha" => Choice::Alpha,
+        "api/all" => OverrideScope::All,
+        "api/ga" => OverrideScope::Stable,
+        "api/beta" => OverrideScope::Beta,
+        "api/alpha" => OverrideScope::Alpha,
         name => {
             let (group, version) = name.split_once('/').unwrap_or(("", name));
             let group = if group == "api" { "" } else { group };
             let known = discovery::served_group_versions(&|_, _| true).contains(&(group, version));
             if !known {
-                return Err(Error::Unknown(name.to_owned()));
+                return Err(RuntimeConfigError::Unknown(name.to_owned()));
             }
-            Choice::Version(group.to_owned(), version.to_owned())
+            OverrideScope::Version(group.to_owned(), version.to_owned())
         }
     })
 }
@@ -93,25 +97,31 @@ fn choice(name: &str) -> Result<Choice, Error> {
 mod tests {
     use super::*;
 
-    fn check(given: &str, group: &str, version: &str) -> bool {
-        let pieces = given.split(',').filter(|piece| !piece.is_empty());
+    fn is_served(config: &str, group: &str, version: &str) -> bool {
+        let pieces = config.split(',').filter(|piece| !piece.is_empty());
         let pieces = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
-        ApiResourceConfig::of(pieces).unwrap().includes(group, version)
+        ApiResourceConfig::from_runtime_config(pieces).unwrap().includes(group, version)
     }
 
     #[test]
-    fn what_is_stable_is_served_and_the_particular_choice_wins() {
-        assert!(check("", "apps", "v1"));
-        assert!(!check("", "resource.k8s.io", "v1beta1"));
-        assert!(check("api/beta=true", "resource.k8s.io", "v1beta1"));
-        assert!(check("resource.k8s.io/v1beta1", "resource.k8s.io", "v1beta1"));
-        assert!(!check("api/all=false,v1=true", "apps", "v1"));
-        assert!(check("api/all=false,v1=true", "", "v1"));
+    fn most_specific_override_wins() {
+        assert!(is_served("", "apps", "v1"));
+        assert!(!is_served("", "resource.k8s.io", "v1beta1"));
+        assert!(is_served("api/beta=true", "resource.k8s.io", "v1beta1"));
+        assert!(is_served("resource.k8s.io/v1beta1", "resource.k8s.io", "v1beta1"));
+        assert!(!is_served("api/all=false,v1=true", "apps", "v1"));
+        assert!(is_served("api/all=false,v1=true", "", "v1"));
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
-        assert_eq!(ApiResourceConfig::of([("nope/v1", "true")]), Err(Error::Unknown("nope/v1".into())));
-        assert_eq!(ApiResourceConfig::of([("apps/v1", "yes")]), Err(Error::Value("apps/v1".into(), "yes".into())));
+    fn unknown_group_versions_and_values_are_rejected() {
+        assert_eq!(
+            ApiResourceConfig::from_runtime_config([("nope/v1", "true")]),
+            Err(RuntimeConfigError::Unknown("nope/v1".into()))
+        );
+        assert_eq!(
+            ApiResourceConfig::from_runtime_config([("apps/v1", "yes")]),
+            Err(RuntimeConfigError::InvalidValue("apps/v1".into(), "yes".into()))
+        );
     }
 }

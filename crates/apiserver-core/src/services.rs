@@ -1,7 +1,7 @@
-//! Where services lead: the addresses behind their ports.
+//! Resolves Services to the endpoint addresses behind their ports.
 //!
-//! Webhooks and aggregated API servers are named by service. Nobody routes service addresses on this server's behalf, so it goes
-//! where the endpoint slices say. [`Services`] is a view in step with the watch cache; reading it decodes nothing twice.
+//! Webhooks and aggregated API servers are named by Service. Cluster IPs need not be routed on this machine, so the
+//! server connects to the endpoints of the EndpointSlices. [`Services`] is an index over the watch cache.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,114 +13,118 @@ use store::WatchCache;
 
 use crate::{
     cache_index::{CacheIndex, Indexer},
-    loopback,
-    loopback::ObjectKey,
+    loopback::{self, ObjectKey},
 };
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// The services of a cluster, and what is behind them.
-pub struct Services {
-    live: CacheIndex<Known>,
+/// The Services of the cluster and their endpoints.
+pub struct ServiceResolver {
+    index: CacheIndex<ServiceIndexer>,
 }
 
-/// What is known of a service.
+/// The parts of a Service that resolution needs.
 #[derive(Debug)]
-pub struct Service {
-    /// `ClusterIP`, `ExternalName`, …
-    pub kind: String,
+pub struct ServiceEntry {
+    /// Service type: `ClusterIP`, `ExternalName`, …
+    pub service_type: String,
     external_name: String,
     cluster_ip: String,
-    /// The family that it prefers.
+    /// The preferred IP family.
     family: String,
     ports: Vec<(i64, String)>,
 }
 
-/// What is known of an endpoint slice.
+/// The parts of an EndpointSlice that resolution needs.
 #[derive(Debug)]
-pub struct Slice {
+pub struct EndpointSlice {
     service: String,
     family: String,
     ports: Vec<(String, Option<u16>)>,
-    /// The address of each endpoint that is ready.
+    /// The addresses of ready endpoints.
     ready: Vec<String>,
 }
 
-type Key = (String, String);
+type NamespacedName = (String, String);
 
 #[derive(Default)]
-struct Known {
-    services: HashMap<Key, Arc<Service>>,
-    /// By the namespace and name of the slice.
-    slices: HashMap<Key, Arc<Slice>>,
-    /// By the namespace and name of the service, and the slice's name.
-    behind: HashMap<Key, BTreeMap<String, Arc<Slice>>>,
+struct ServiceIndexer {
+    services: HashMap<NamespacedName, Arc<ServiceEntry>>,
+    /// By namespace and name of the slice.
+    slices: HashMap<NamespacedName, Arc<EndpointSlice>>,
+    /// By namespace and name of the Service, then by slice name.
+    slices_by_service: HashMap<NamespacedName, BTreeMap<String, Arc<EndpointSlice>>>,
 }
 
-impl Services {
-    /// The services of a store.
+impl ServiceResolver {
+    /// Indexes the Services and EndpointSlices of the watch cache.
     pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
         let unusable = |status: Status| store::StoreError::Unusable(status.message);
         let services = loopback::find_resource("", "v1", "services").map_err(unusable)?;
         let slices = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices").map_err(unusable)?;
-        Ok(Self { live: CacheIndex::new(cache, &[services, slices], Known::default())? })
+        Ok(Self { index: CacheIndex::new(cache, &[services, slices], ServiceIndexer::default())? })
     }
 
-    /// A service, and the slices behind it.
-    pub fn find(&self, namespace: &str, name: &str) -> Option<(Arc<Service>, Vec<Arc<Slice>>)> {
-        self.live.read(|known| known.find(namespace, name))
+    /// Returns a Service and its EndpointSlices.
+    pub fn find_service(&self, namespace: &str, name: &str) -> Option<(Arc<ServiceEntry>, Vec<Arc<EndpointSlice>>)> {
+        self.index.read(|indexer| indexer.find_service(namespace, name))
     }
 
-    /// The addresses behind a port of a service, and their port; in no order, so that all of them get work.
-    pub async fn endpoints(&self, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
-        match self.live.read(|known| known.endpoints(namespace, name, port)) {
-            // It may have been written a moment ago.
-            Err(_) => self.live.read_fresh(|known| known.endpoints(namespace, name, port)).await,
+    /// Resolves a port of a Service to endpoint addresses, in random order, and the target port.
+    pub async fn resolve_endpoints(
+        &self,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<(Vec<String>, u16), String> {
+        match self.index.read(|indexer| indexer.resolve_endpoints(namespace, name, port)) {
+            // The Service may have been written a moment ago.
+            Err(_) => self.index.read_fresh(|indexer| indexer.resolve_endpoints(namespace, name, port)).await,
             found => found,
         }
     }
 }
 
-impl Service {
-    /// The name of one of its ports.
+impl ServiceEntry {
+    /// The name of a port.
     pub fn port_name(&self, port: u16) -> Option<&str> {
         self.ports.iter().find(|(number, _)| *number == i64::from(port)).map(|(_, name)| name.as_str())
     }
 }
 
-impl Slice {
-    /// Where its endpoints listen that are ready, if it knows a port of that name and there are any.
-    fn ready(&self, port: &str) -> Option<(&[String], u16)> {
+impl EndpointSlice {
+    /// The ready addresses and the number of a named port; `None` if either is missing.
+    fn ready_endpoints(&self, port: &str) -> Option<(&[String], u16)> {
         let found = self.ports.iter().find(|(name, number)| name == port && number.is_some())?.1?;
         (!self.ready.is_empty()).then_some((&self.ready, found))
     }
 
-    /// Whether it has an endpoint that is ready, and a port of that name.
+    /// Whether the slice has the port and a ready endpoint.
     pub fn is_ready(&self, port: &str) -> bool {
-        self.ready(port).is_some()
+        self.ready_endpoints(port).is_some()
     }
 }
 
-impl Known {
-    fn find(&self, namespace: &str, name: &str) -> Option<(Arc<Service>, Vec<Arc<Slice>>)> {
+impl ServiceIndexer {
+    fn find_service(&self, namespace: &str, name: &str) -> Option<(Arc<ServiceEntry>, Vec<Arc<EndpointSlice>>)> {
         let key = (namespace.to_owned(), name.to_owned());
         let service = self.services.get(&key)?.clone();
-        let slices = self.behind.get(&key).map(|slices| slices.values().cloned().collect());
+        let slices = self.slices_by_service.get(&key).map(|slices| slices.values().cloned().collect());
         Some((service, slices.unwrap_or_default()))
     }
 
-    fn endpoints(&self, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
-        let Some((service, mut slices)) = self.find(namespace, name) else {
+    fn resolve_endpoints(&self, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
+        let Some((service, mut slices)) = self.find_service(namespace, name) else {
             return Err(format!("service {name:?} not found"));
         };
-        if service.kind == "ExternalName" {
+        if service.service_type == "ExternalName" {
             return Ok((vec![service.external_name.clone()], port));
         }
-        let Some(wanted) = service.port_name(port) else {
+        let Some(port_name) = service.port_name(port) else {
             return Err(format!("no service port {port} found for service {name:?}"));
         };
         slices.sort_by_key(|slice| slice.family != service.family);
-        if let Some((addresses, port)) = slices.iter().find_map(|slice| slice.ready(wanted)) {
+        if let Some((addresses, port)) = slices.iter().find_map(|slice| slice.ready_endpoints(port_name)) {
             let mut addresses = addresses.to_vec();
             fastrand::shuffle(&mut addresses);
             return Ok((addresses, port));
@@ -131,38 +135,38 @@ impl Known {
         }
     }
 
-    fn forget_slice(&mut self, key: &Key) {
+    fn remove_slice(&mut self, key: &NamespacedName) {
         let Some(slice) = self.slices.remove(key) else { return };
         let service = (key.0.clone(), slice.service.clone());
-        if let Some(behind) = self.behind.get_mut(&service) {
-            behind.remove(&key.1);
-            if behind.is_empty() {
-                self.behind.remove(&service);
+        if let Some(slices) = self.slices_by_service.get_mut(&service) {
+            slices.remove(&key.1);
+            if slices.is_empty() {
+                self.slices_by_service.remove(&service);
             }
         }
     }
 }
 
-impl Indexer for Known {
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
-        let key = (place.namespace.to_owned(), place.name.to_owned());
-        if place.resource.name == "services" {
-            self.services.insert(key, Arc::new(service(object)));
+impl Indexer for ServiceIndexer {
+    fn insert_object(&mut self, object_key: ObjectKey<'_>, object: &Value) {
+        let key = (object_key.namespace.to_owned(), object_key.name.to_owned());
+        if object_key.resource.name == "services" {
+            self.services.insert(key, Arc::new(parse_service(object)));
             return;
         }
-        self.forget_slice(&key);
-        let slice = Arc::new(slice(object));
-        let behind = self.behind.entry((key.0.clone(), slice.service.clone())).or_default();
-        behind.insert(key.1.clone(), slice.clone());
+        self.remove_slice(&key);
+        let slice = Arc::new(parse_slice(object));
+        let slices = self.slices_by_service.entry((key.0.clone(), slice.service.clone())).or_default();
+        slices.insert(key.1.clone(), slice.clone());
         self.slices.insert(key, slice);
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        let key = (place.namespace.to_owned(), place.name.to_owned());
-        if place.resource.name == "services" {
+    fn remove_object(&mut self, object_key: ObjectKey<'_>) {
+        let key = (object_key.namespace.to_owned(), object_key.name.to_owned());
+        if object_key.resource.name == "services" {
             self.services.remove(&key);
         } else {
-            self.forget_slice(&key);
+            self.remove_slice(&key);
         }
     }
 
@@ -171,12 +175,12 @@ impl Indexer for Known {
     }
 }
 
-fn service(object: &Value) -> Service {
+fn parse_service(object: &Value) -> ServiceEntry {
     let text = |field: &str| meta::string_at(object, &["spec", field]).to_owned();
     let port = |port: &Value| (meta::integer_at(port, &["port"]), meta::string_at(port, &["name"]).to_owned());
     let family = meta::list_at(object, &["spec", "ipFamilies"]).first().and_then(Value::as_str).unwrap_or_default();
-    Service {
-        kind: text("type"),
+    ServiceEntry {
+        service_type: text("type"),
         external_name: text("externalName"),
         cluster_ip: text("clusterIP"),
         family: family.to_owned(),
@@ -184,7 +188,7 @@ fn service(object: &Value) -> Service {
     }
 }
 
-fn slice(object: &Value) -> Slice {
+fn parse_slice(object: &Value) -> EndpointSlice {
     let port = |port: &Value| {
         let number =
             meta::value_at(port, &["port"]).and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
@@ -192,9 +196,9 @@ fn slice(object: &Value) -> Slice {
     };
     let ready =
         meta::list_at(object, &["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] != false);
-    // An endpoint has several addresses only in theory: the first is the one that counts.
+    // Consumers use the first address of an endpoint, as the API documents.
     let address = |endpoint: &Value| meta::list_at(endpoint, &["addresses"]).first()?.as_str().map(str::to_owned);
-    Slice {
+    EndpointSlice {
         service: meta::string_at(object, &["metadata", "labels", SERVICE_LABEL]).to_owned(),
         family: meta::string_at(object, &["addressType"]).to_owned(),
         ports: meta::list_at(object, &["ports"]).iter().map(port).collect(),
@@ -208,10 +212,10 @@ mod tests {
 
     use super::*;
 
-    fn known(service: Value, slices: &[Value]) -> Known {
-        let mut known = Known::default();
+    fn indexer_with(service: Value, slices: &[Value]) -> ServiceIndexer {
+        let mut indexer = ServiceIndexer::default();
         let resource = |group, name| loopback::find_resource(group, "v1", name).unwrap();
-        known.insert_object(
+        indexer.insert_object(
             ObjectKey { resource: resource("", "services"), namespace: "n", name: "s" },
             &json!({"spec": service}),
         );
@@ -220,13 +224,13 @@ mod tests {
             slice["metadata"] = json!({"labels": {SERVICE_LABEL: "s"}});
             let name = format!("s-{at}");
             let resource = resource("discovery.k8s.io", "endpointslices");
-            known.insert_object(ObjectKey { resource, namespace: "n", name: &name }, &slice);
+            indexer.insert_object(ObjectKey { resource, namespace: "n", name: &name }, &slice);
         }
-        known
+        indexer
     }
 
-    fn check(service: Value, slices: &[Value], want: Result<(&[&str], u16), &str>) {
-        let got = known(service, slices).endpoints("n", "s", 443);
+    fn check_endpoints(service: Value, slices: &[Value], want: Result<(&[&str], u16), &str>) {
+        let got = indexer_with(service, slices).resolve_endpoints("n", "s", 443);
         let got = got.map(|(mut addresses, port)| {
             addresses.sort();
             (addresses, port)
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn services_lead_to_what_is_ready() {
+    fn services_resolve_to_ready_endpoints() {
         let service = json!({"type": "ClusterIP", "clusterIP": "None", "ipFamilies": ["IPv4"],
             "ports": [{"name": "a", "port": 443}]});
         let slice = |family: &str, name: &str, ips: &[(&str, bool)]| {
@@ -245,27 +249,27 @@ mod tests {
                 "endpoints": ips.iter().map(endpoint).collect::<Vec<_>>()})
         };
         let none = Err("no endpoints available for service \"s\"");
-        check(service.clone(), &[], none);
-        check(service.clone(), &[slice("IPv4", "a", &[("10.0.0.1", false)])], none);
-        check(service.clone(), &[slice("IPv4", "b", &[("10.0.0.1", true)])], none);
+        check_endpoints(service.clone(), &[], none);
+        check_endpoints(service.clone(), &[slice("IPv4", "a", &[("10.0.0.1", false)])], none);
+        check_endpoints(service.clone(), &[slice("IPv4", "b", &[("10.0.0.1", true)])], none);
         let both = slice("IPv4", "a", &[("10.0.0.1", true), ("10.0.0.2", true)]);
         let six = slice("IPv6", "a", &[("fd00::1", true)]);
-        check(service.clone(), &[six.clone(), both], Ok((&["10.0.0.1", "10.0.0.2"], 8443)));
-        check(service, &[six], Ok((&["fd00::1"], 8443)));
+        check_endpoints(service.clone(), &[six.clone(), both], Ok((&["10.0.0.1", "10.0.0.2"], 8443)));
+        check_endpoints(service, &[six], Ok((&["fd00::1"], 8443)));
         let external = json!({"type": "ExternalName", "externalName": "e.org"});
-        check(external, &[], Ok((&["e.org"], 443)));
+        check_endpoints(external, &[], Ok((&["e.org"], 443)));
         let other = json!({"type": "ClusterIP", "clusterIP": "10.9.9.9", "ports": [{"port": 80}]});
-        check(other, &[], Err("no service port 443 found for service \"s\""));
+        check_endpoints(other, &[], Err("no service port 443 found for service \"s\""));
     }
 
     #[test]
-    fn what_is_gone_leads_nowhere() {
+    fn deleted_slices_are_not_resolved() {
         let slice = json!({"ports": [{"name": "", "port": 1}], "endpoints": [{"addresses": ["10.0.0.1"]}]});
         let service = json!({"type": "ClusterIP", "clusterIP": "None", "ports": [{"port": 443}]});
-        let mut known = known(service, &[slice]);
-        assert_eq!(known.endpoints("n", "s", 443), Ok((vec!["10.0.0.1".to_owned()], 1)));
+        let mut indexer = indexer_with(service, &[slice]);
+        assert_eq!(indexer.resolve_endpoints("n", "s", 443), Ok((vec!["10.0.0.1".to_owned()], 1)));
         let resource = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices").unwrap();
-        known.remove_object(ObjectKey { resource, namespace: "n", name: "s-0" });
-        assert!(known.endpoints("n", "s", 443).is_err() && known.behind.is_empty());
+        indexer.remove_object(ObjectKey { resource, namespace: "n", name: "s-0" });
+        assert!(indexer.resolve_endpoints("n", "s", 443).is_err() && indexer.slices_by_service.is_empty());
     }
 }

@@ -8,10 +8,10 @@ use api::{
 use async_trait::async_trait;
 use store::Revision;
 
-use crate::{body::RequestBody, loopback::ObjectKey, request::ResourceRequest, services::Services};
+use crate::{body::RequestBody, loopback::ObjectKey, request::ResourceRequest, services::ServiceResolver};
 
 /// Computes a changed object from the current one.
-pub type Edit<'a> = &'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send);
+pub type ObjectEdit<'a> = &'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send);
 
 /// Reads and writes of API objects on the server's own account. Implemented by the registry; writes go through the same
 /// pipeline stages as those of clients, authorization aside.
@@ -24,29 +24,29 @@ pub trait ObjectStorage: Send + Sync {
     async fn list_objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status>;
 
     /// Performs a write and returns the written object; null for deletions.
-    async fn write_object(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Value, Status>;
+    async fn write_object(&self, request: &ResourceRequest, body: &RequestBody) -> Result<Value, Status>;
 
     /// Updates the status of an object with `edit`, which runs again after a conflict.
-    async fn edit_status(&self, place: ObjectKey<'_>, edit: Edit<'_>) -> Result<Value, Status>;
+    async fn edit_status(&self, key: ObjectKey<'_>, edit: ObjectEdit<'_>) -> Result<Value, Status>;
 
     /// Converts an object to the version of `resource`; may call a conversion webhook.
     async fn convert_to_version(&self, resource: &Resource, object: Value) -> Result<Value, Status>;
 
-    /// The custom resources that are served.
+    /// The served custom resources.
     fn custom_resources(&self) -> &dyn CustomResources;
 
     /// Resolves Services to endpoint addresses.
-    fn services(&self) -> &Services;
+    fn service_resolver(&self) -> &ServiceResolver;
 }
 
 /// The resources that CustomResourceDefinitions define, in step with the watch cache.
 pub trait CustomResources: Send + Sync {
-    /// The resource with a plural name.
-    fn find(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef>;
+    /// Returns the resource with a plural name.
+    fn find_resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef>;
 
-    /// The resource of a kind.
+    /// Returns the resource of a kind.
     fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef>;
 
-    /// The served versions of a resource.
-    fn versions(&self, group: &str, plural: &str) -> Vec<ResourceRef>;
+    /// Returns the served versions of a resource.
+    fn served_versions(&self, group: &str, plural: &str) -> Vec<ResourceRef>;
 }

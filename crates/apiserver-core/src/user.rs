@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 /// User name of unauthenticated requests.
-pub const ANONYMOUS: &str = "system:anonymous";
+pub const ANONYMOUS_USER: &str = "system:anonymous";
 /// Group of all authenticated users.
-pub const AUTHENTICATED: &str = "system:authenticated";
+pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
 /// Group of unauthenticated requests.
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub const UNAUTHENTICATED_GROUP: &str = "system:unauthenticated";
 /// Group whose members may do everything, whatever the authorizers decide.
-pub const MASTERS: &str = "system:masters";
+pub const MASTERS_GROUP: &str = "system:masters";
 
 /// The user info of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

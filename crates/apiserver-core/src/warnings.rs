@@ -1,33 +1,33 @@
-//! What plug-ins have to say of a request besides yes and no: warnings for its client, annotations for its audit.
+//! Warnings of a request for its client, and annotations for its audit event.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Notes of one request, shared by all who work on it.
+/// The warnings of a request; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
 impl Warnings {
-    /// For a `Warning` header; what was said before is not said again.
-    pub fn warn(&self, text: impl Into<String>) {
+    /// Adds a `Warning` header; duplicates are dropped.
+    pub fn add_warning(&self, text: impl Into<String>) {
         let (mut warnings, text) = (self.lock(), text.into());
         if !warnings.contains(&text) {
             warnings.push(text);
         }
     }
 
-    /// The same of each.
-    pub fn warn_all(&self, texts: impl IntoIterator<Item = String>) {
-        texts.into_iter().for_each(|text| self.warn(text));
+    /// Adds several warnings.
+    pub fn add_warnings(&self, texts: impl IntoIterator<Item = String>) {
+        texts.into_iter().for_each(|text| self.add_warning(text));
     }
 
-    /// For the audit of the request; the first of a key counts.
-    pub fn annotate(&self, key: impl AsRef<str>, value: impl Into<String>) {
+    /// Annotates the audit event; the first value of a key wins.
+    pub fn annotate_audit(&self, key: impl AsRef<str>, value: impl Into<String>) {
         crate::audit::annotate(key.as_ref(), || value.into());
     }
 
-    /// The warnings, once.
+    /// Takes the warnings.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.lock())
     }

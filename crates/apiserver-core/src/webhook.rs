@@ -1,4 +1,4 @@
-//! Connections to webhooks: to a URL, or to a service of the cluster by the addresses behind it.
+//! Connections to webhooks: to a URL, or to the endpoints of a Service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,81 +14,81 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    http_client::{client_tls, trusting},
-    services::Services,
+    http_client::{client_config_builder, load_root_certificates},
+    services::ServiceResolver,
 };
 
-/// The largest answer that is read.
-const MOST: usize = 3 << 20;
+/// Largest response body.
+const MAX_RESPONSE: usize = 3 << 20;
 
-/// Where a webhook is.
-pub enum HookPlace {
-    /// Anywhere.
+/// The address of a webhook, from its client configuration.
+pub enum WebhookAddress {
+    /// A URL.
     Url(String),
-    /// A service of the cluster.
+    /// A Service.
     Service {
-        /// Where it is.
+        /// Namespace of the Service.
         namespace: String,
-        /// Its name.
+        /// Name of the Service.
         name: String,
-        /// Its port.
+        /// Port of the Service.
         port: u16,
-        /// The path.
+        /// URL path.
         path: String,
     },
 }
 
-/// Where a webhook is reached.
-pub struct Reached {
-    /// What is asked for, as messages have it.
+/// A webhook with its resolved addresses.
+pub struct WebhookClient {
+    /// The URL, for messages.
     pub url: String,
-    /// The name on the certificate.
+    /// The server name of the certificate.
     host: String,
-    /// Addresses or names to try, and the port.
+    /// Addresses or DNS names, tried in order.
     addresses: Vec<String>,
     port: u16,
     path: String,
     tls: Arc<ClientConfig>,
 }
 
-/// Finds out where a place is, of a webhook of whatever kind.
-pub async fn reach_place(
-    services: &Services,
-    place: &HookPlace,
+/// Resolves the address of a webhook.
+pub async fn resolve_webhook(
+    services: &ServiceResolver,
+    address: &WebhookAddress,
     tls: Arc<ClientConfig>,
     timeout: Duration,
-) -> Result<Reached, String> {
+) -> Result<WebhookClient, String> {
     let query = format!("timeout={}s", timeout.as_secs());
-    match place {
-        HookPlace::Url(url) => {
+    match address {
+        WebhookAddress::Url(url) => {
             let parsed: http::Uri = url.parse().map_err(|error| format!("parse {url:?}: {error}"))?;
             let host = parsed.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let path = if parsed.path().is_empty() { "/" } else { parsed.path() };
             let path = format!("{path}?{query}");
             let url = format!("{}?{query}", url.split('?').next().unwrap_or_default());
             let port = parsed.port_u16().unwrap_or(443);
-            Ok(Reached { url, addresses: vec![host.clone()], host, port, path, tls })
+            Ok(WebhookClient { url, addresses: vec![host.clone()], host, port, path, tls })
         }
-        HookPlace::Service { namespace, name, port, path } => {
+        WebhookAddress::Service { namespace, name, port, path } => {
             let host = format!("{name}.{namespace}.svc");
             let path = format!("/{}?{query}", path.trim_start_matches('/'));
             let url = format!("https://{host}:{port}{path}");
-            let found = services.endpoints(namespace, name, *port).await;
-            let (addresses, port) = found.map_err(|why| format!("Post {url:?}: {why}"))?;
-            Ok(Reached { url, host, addresses, port, path, tls })
+            let endpoints = services.resolve_endpoints(namespace, name, *port).await;
+            let (addresses, port) = endpoints.map_err(|error| format!("Post {url:?}: {error}"))?;
+            Ok(WebhookClient { url, host, addresses, port, path, tls })
         }
     }
 }
 
-impl Reached {
-    /// Sends a body and reads the answer.
-    pub async fn post(&self, body: Bytes) -> Result<(u16, Bytes), String> {
-        let stream = self.dial().await?;
+impl WebhookClient {
+    /// Sends a body and returns the status code and body of the response.
+    pub async fn post_body(&self, body: Bytes) -> Result<(u16, Bytes), String> {
+        let stream = self.connect().await?;
         let name = ServerName::try_from(self.host.clone()).map_err(|error| format!("tls: {error}"))?;
-        let connected = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
-        let connected = connected.map_err(|error| format!("tls: failed to verify certificate: {error}"))?;
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
+        let stream = stream.map_err(|error| format!("tls: failed to verify certificate: {error}"))?;
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(connected)).await.map_err(|error| error.to_string())?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         let connection = tokio::spawn(connection);
         let request = Request::post(&self.path)
             .header(header::HOST, format!("{}:{}", self.host, self.port))
@@ -97,41 +97,42 @@ impl Reached {
             .header(header::USER_AGENT, "kube-apiserver-admission")
             .body(Full::new(body))
             .map_err(|error| error.to_string())?;
-        let answered = async {
+        let exchange = async {
             let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
             let code = response.status().as_u16();
-            let body = Limited::new(response.into_body(), MOST).collect().await.map_err(|error| error.to_string())?;
+            let body =
+                Limited::new(response.into_body(), MAX_RESPONSE).collect().await.map_err(|error| error.to_string())?;
             Ok((code, body.to_bytes()))
         };
-        let answered = answered.await;
+        let result = exchange.await;
         connection.abort();
-        answered
+        result
     }
 
-    /// The first address that answers.
-    async fn dial(&self) -> Result<TcpStream, String> {
-        let mut why = "no addresses".to_owned();
+    /// Connects to the first address that accepts a connection.
+    async fn connect(&self) -> Result<TcpStream, String> {
+        let mut error = "no addresses".to_owned();
         for address in &self.addresses {
             match TcpStream::connect((address.as_str(), self.port)).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                    why = format!("dial tcp {address}:{}: connect: connection refused", self.port);
+                Err(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused => {
+                    error = format!("dial tcp {address}:{}: connect: connection refused", self.port);
                 }
-                Err(error) => why = format!("dial tcp {address}:{}: {error}", self.port),
+                Err(cause) => error = format!("dial tcp {address}:{}: {cause}", self.port),
             }
         }
-        Err(why)
+        Err(error)
     }
 }
 
-/// Where a client configuration leads.
-pub fn place(config: &Value) -> HookPlace {
+/// Reads the address of a client configuration.
+pub fn webhook_address(config: &Value) -> WebhookAddress {
     let Some(service) = meta::value_at(config, &["service"]) else {
-        return HookPlace::Url(meta::string_at(config, &["url"]).to_owned());
+        return WebhookAddress::Url(meta::string_at(config, &["url"]).to_owned());
     };
     let text = |field: &str| meta::string_at(service, &[field]).to_owned();
     let port = meta::value_at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
-    HookPlace::Service {
+    WebhookAddress::Service {
         namespace: text("namespace"),
         name: text("name"),
         port: port.unwrap_or(443),
@@ -139,10 +140,10 @@ pub fn place(config: &Value) -> HookPlace {
     }
 }
 
-/// TLS with whoever a bundle of authorities vouches for; without a bundle, those that this machine trusts.
-pub fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
+/// Returns a TLS configuration that trusts a base64-encoded CA bundle; the system's CAs without a bundle.
+pub fn tls_config_for_bundle(bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
     let pem = String::from_utf8(pem).map_err(|error| error.to_string())?;
-    let roots = trusting(Some(pem.as_str()).filter(|pem| !pem.is_empty()))?;
-    Ok(Arc::new(client_tls(roots)?.with_no_client_auth()))
+    let roots = load_root_certificates(Some(pem.as_str()).filter(|pem| !pem.is_empty()))?;
+    Ok(Arc::new(client_config_builder(roots)?.with_no_client_auth()))
 }

@@ -4,50 +4,50 @@ mod request;
 
 pub use request::RequestAttributes;
 
-use crate::{User, selectors::Selectors};
+use crate::{User, selectors::RequestSelectors};
 
-/// Who asks for what.
+/// The attributes that authorizers decide on.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The user that makes the request.
     pub user: &'a User,
-    /// `get`, `create`, … of a resource; the method in lower case of a path.
+    /// The verb of a resource request, such as `get`; for non-resource paths the HTTP method in lower case.
     pub verb: &'a str,
-    /// What is asked for.
+    /// The resource or path that is requested.
     pub target: AttributesTarget<'a>,
 }
 
-/// What is asked for.
+/// The resource or path of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum AttributesTarget<'a> {
-    /// A path that is no resource's.
+    /// A non-resource path, such as `/healthz`.
     NonResource(&'a str),
-    /// Something of a resource, which need not exist.
+    /// A resource, which need not exist.
     Resource(ResourceAttributes<'a>),
 }
 
-/// Something of a resource. What is not named is empty.
+/// The attributes of a resource request; absent parts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceAttributes<'a> {
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'a str,
-    /// For example `v1`.
+    /// API version, for example `v1`.
     pub version: &'a str,
-    /// The plural name.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// Empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// Empty: all namespaces, or the resource has none.
+    /// Namespace; empty for all namespaces and cluster-scoped resources.
     pub namespace: &'a str,
-    /// Empty: a collection, or an object that has no name yet.
+    /// Object name; empty for collections and creates.
     pub name: &'a str,
-    /// What a list, a watch or a deletion of many is limited to.
-    pub selectors: &'a Selectors,
+    /// Selectors of a list, watch or deletecollection.
+    pub selectors: &'a RequestSelectors,
 }
 
 impl Default for ResourceAttributes<'_> {
     fn default() -> Self {
-        let selectors = Selectors::none();
+        let selectors = RequestSelectors::everything();
         Self { group: "", version: "", resource: "", subresource: "", namespace: "", name: "", selectors }
     }
 }

@@ -1,4 +1,4 @@
-//! May whoever sent a request have it answered? What the pipeline asks.
+//! Builds authorizer attributes from a request.
 
 use std::borrow::Cow;
 
@@ -9,26 +9,26 @@ use crate::{
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
     query::Query,
     request::{RequestInfo, ResourceRequest},
-    selectors::Selectors,
+    selectors::RequestSelectors,
 };
 
-/// What a request asks for, as authorizers, impersonators and the audit policy see it.
+/// The parts of a request that authorizer attributes are built from; also used by impersonation and the audit policy.
 pub enum RequestAttributes<'a> {
-    /// Something of a resource that is there.
+    /// A resource that this server serves.
     Resource {
-        /// What.
-        target: &'a ResourceRequest,
-        /// What it is limited to.
-        selectors: Option<Selectors>,
+        /// The resource request.
+        request: &'a ResourceRequest,
+        /// Selectors of the query, if any.
+        selectors: Option<RequestSelectors>,
     },
-    /// Something of a resource that is not there, or not here.
+    /// A resource that does not exist or is served by another server.
     UnknownResource {
-        /// What.
+        /// The request info of the path.
         info: &'a RequestInfo,
-        /// What it is limited to.
-        selectors: Option<Selectors>,
+        /// Selectors of the query, if any.
+        selectors: Option<RequestSelectors>,
     },
-    /// A path that is no resource's.
+    /// A non-resource path.
     NonResource {
         /// The method in lower case.
         verb: Cow<'static, str>,
@@ -38,97 +38,104 @@ pub enum RequestAttributes<'a> {
 }
 
 impl<'a> RequestAttributes<'a> {
-    /// What a request for a resource says.
-    pub fn from_resource_request(target: &'a ResourceRequest) -> Self {
-        Self::Resource { target, selectors: selectors(target.verb, &target.query) }
+    /// Attributes of a request for a resource that this server serves.
+    pub fn from_resource_request(request: &'a ResourceRequest) -> Self {
+        Self::Resource { request: request, selectors: parse_query_selectors(request.verb, &request.query) }
     }
 
     /// Attributes of a resource path that this server does not serve itself.
     pub fn from_request_info(info: &'a RequestInfo, query: &Query) -> Self {
-        Self::UnknownResource { selectors: selectors(info.verb, query), info }
+        Self::UnknownResource { selectors: parse_query_selectors(info.verb, query), info }
     }
 
     /// Attributes of a path that names no resource.
     pub fn from_path(method: &Method, path: &'a str) -> Self {
-        Self::NonResource { verb: lower(method), path }
+        Self::NonResource { verb: lowercase_method(method), path }
     }
 
-    /// The question, asked by somebody.
+    /// Returns the attributes with `user` as the requesting user.
     pub fn attributes_for<'q>(&'q self, user: &'q User) -> Attributes<'q> {
-        let (verb, asked) = match self {
-            Self::Resource { target, selectors } => {
-                let selectors = or_none(selectors);
-                // A method that is no verb: only what is proxied takes it.
-                let verb = if target.verb == "options" { "" } else { target.verb };
-                (verb, AttributesTarget::Resource(asked(target, selectors)))
+        let (verb, target) = match self {
+            Self::Resource { request, selectors } => {
+                let selectors = selectors_or_everything(selectors);
+                // `OPTIONS` has no verb; only proxied requests use it.
+                let verb = if request.verb == "options" { "" } else { request.verb };
+                (verb, AttributesTarget::Resource(served_resource_attributes(request, selectors)))
             }
-            Self::UnknownResource { info, selectors } => {
-                (info.verb, AttributesTarget::Resource(missing(info, or_none(selectors))))
-            }
+            Self::UnknownResource { info, selectors } => (
+                info.verb,
+                AttributesTarget::Resource(unknown_resource_attributes(info, selectors_or_everything(selectors))),
+            ),
             Self::NonResource { verb, path } => (verb.as_ref(), AttributesTarget::NonResource(path)),
         };
-        Attributes { user, verb, target: asked }
+        Attributes { user, verb, target }
     }
 }
 
-/// What a request is limited to, if it is about many objects.
-fn selectors(verb: &str, query: &Query) -> Option<Selectors> {
-    let many = matches!(verb, "list" | "watch" | "deletecollection");
-    let text = |name: &str| if many { query.get(name).unwrap_or_default() } else { "" };
+/// Parses the selectors of a list, watch or deletecollection; `None` if it has none.
+fn parse_query_selectors(verb: &str, query: &Query) -> Option<RequestSelectors> {
+    let selects_many = matches!(verb, "list" | "watch" | "deletecollection");
+    let text = |name: &str| if selects_many { query.get(name).unwrap_or_default() } else { "" };
     let (fields, labels) = (text("fieldSelector"), text("labelSelector"));
     let limited = !fields.is_empty() || !labels.is_empty();
-    limited.then(|| Selectors::parse(fields, labels))
+    limited.then(|| RequestSelectors::parse(fields, labels))
 }
 
-fn or_none(selectors: &Option<Selectors>) -> &Selectors {
-    selectors.as_ref().unwrap_or_else(|| Selectors::none())
+fn selectors_or_everything(selectors: &Option<RequestSelectors>) -> &RequestSelectors {
+    selectors.as_ref().unwrap_or_else(|| RequestSelectors::everything())
 }
 
-/// The name of the one object that a list or a watch is limited to.
-fn only<'a>(verb: &str, name: &'a str, selectors: &'a Selectors) -> &'a str {
+/// Returns the object name; for a list or watch, the name that `metadata.name` selects.
+fn effective_name<'a>(verb: &str, name: &'a str, selectors: &'a RequestSelectors) -> &'a str {
     if matches!(verb, "list" | "watch") && name.is_empty() {
-        return selectors.field("metadata.name").filter(|name| is_segment(name)).unwrap_or_default();
+        return selectors
+            .required_field_value("metadata.name")
+            .filter(|name| is_path_segment(name))
+            .unwrap_or_default();
     }
     name
 }
 
-fn missing<'a>(info: &'a RequestInfo, selectors: &'a Selectors) -> ResourceAttributes<'a> {
+fn unknown_resource_attributes<'a>(info: &'a RequestInfo, selectors: &'a RequestSelectors) -> ResourceAttributes<'a> {
     ResourceAttributes {
         group: &info.group,
         version: &info.version,
         resource: &info.resource,
         subresource: &info.subresource,
         namespace: &info.namespace,
-        name: only(info.verb, &info.name, selectors),
+        name: effective_name(info.verb, &info.name, selectors),
         selectors,
     }
 }
 
-fn asked<'a>(target: &'a ResourceRequest, selectors: &'a Selectors) -> ResourceAttributes<'a> {
-    let resource = &target.resource;
-    let mut asked = ResourceAttributes {
+fn served_resource_attributes<'a>(
+    request: &'a ResourceRequest,
+    selectors: &'a RequestSelectors,
+) -> ResourceAttributes<'a> {
+    let resource = &request.resource;
+    let mut attributes = ResourceAttributes {
         group: resource.group,
         version: resource.version,
         resource: resource.name,
-        // What is proxied to is the other side's business.
-        subresource: target.subresource.split('/').next().unwrap_or_default(),
-        namespace: &target.namespace,
-        name: only(target.verb, &target.name, selectors),
+        // The path behind `proxy/` belongs to the backend.
+        subresource: request.subresource.split('/').next().unwrap_or_default(),
+        namespace: &request.namespace,
+        name: effective_name(request.verb, &request.name, selectors),
         selectors,
     };
     if resource.group.is_empty() && resource.name == "namespaces" {
-        // A namespace is within itself: who may do everything in it may read it.
-        asked.namespace = &target.name;
+        // A namespace lies within itself, so that a role in it covers reading it.
+        attributes.namespace = &request.name;
     }
-    asked
+    attributes
 }
 
-/// Whether a text can be a name in a path.
-fn is_segment(name: &str) -> bool {
+/// Whether a selector value is usable as a name in a path.
+fn is_path_segment(name: &str) -> bool {
     !matches!(name, "." | "..") && !name.contains(['/', '%'])
 }
 
-fn lower(method: &Method) -> Cow<'static, str> {
+fn lowercase_method(method: &Method) -> Cow<'static, str> {
     match method.as_str() {
         "GET" => "get".into(),
         "POST" => "post".into(),

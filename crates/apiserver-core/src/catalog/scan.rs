@@ -6,52 +6,54 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 /// Paths to read, as a tree of names.
 #[derive(Default)]
-pub(super) struct Paths {
-    root: Node,
+pub(super) struct PathSet {
+    root: PathNode,
     count: usize,
 }
 
 #[derive(Default)]
-struct Node {
-    children: Vec<(&'static str, Node)>,
-    /// Which text this is.
-    place: Option<usize>,
+struct PathNode {
+    children: Vec<(&'static str, PathNode)>,
+    /// The index of the path.
+    index: Option<usize>,
 }
 
-/// What was found.
+/// The values that a scan finds.
 #[derive(Default)]
-pub(super) struct Found<'v> {
+pub(super) struct ScannedValues<'v> {
     pub labels: Vec<(Cow<'v, str>, Cow<'v, str>)>,
-    /// The text at each path; `None` if there is none, or an empty one.
-    pub texts: Vec<Option<Cow<'v, str>>>,
+    /// The text at each path; `None` if it is absent or empty.
+    pub values: Vec<Option<Cow<'v, str>>>,
 }
 
-impl Paths {
-    /// Adds a path and returns its place among the texts.
-    pub fn add(&mut self, path: &'static str) -> usize {
+impl PathSet {
+    /// Adds a path and returns its index among the values.
+    pub fn add_path(&mut self, path: &'static str) -> usize {
         let mut node = &mut self.root;
         for name in path.split('.') {
             let at = node.children.iter().position(|(known, _)| *known == name);
             let at = at.unwrap_or_else(|| {
-                node.children.push((name, Node::default()));
+                node.children.push((name, PathNode::default()));
                 node.children.len() - 1
             });
             node = &mut node.children[at].1;
         }
         self.count += 1;
-        *node.place.get_or_insert(self.count - 1)
+        *node.index.get_or_insert(self.count - 1)
     }
 
-    /// Reads the labels and the texts at all paths. `None` if it is no JSON object.
-    pub fn scan<'v>(&self, json: &'v [u8]) -> Option<Found<'v>> {
-        let mut found = Found { labels: Vec::new(), texts: vec![None; self.count] };
+    /// Reads the labels and the texts at all paths; `None` if the document is no JSON object.
+    pub fn scan_document<'v>(&self, json: &'v [u8]) -> Option<ScannedValues<'v>> {
+        let mut values = ScannedValues { labels: Vec::new(), values: vec![None; self.count] };
         let mut reader = serde_json::Deserializer::from_slice(json);
-        Walk { node: Some(&self.root), depth: Depth::Object, found: &mut found }.deserialize(&mut reader).ok()?;
-        Some(found)
+        DocumentVisitor { node: Some(&self.root), depth: Depth::Object, scanned: &mut values }
+            .deserialize(&mut reader)
+            .ok()?;
+        Some(values)
     }
 }
 
-/// Where the labels may be.
+/// The position relative to the labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
     Object,
@@ -60,21 +62,21 @@ enum Depth {
     Elsewhere,
 }
 
-struct Walk<'a, 'v> {
-    node: Option<&'a Node>,
+struct DocumentVisitor<'a, 'v> {
+    node: Option<&'a PathNode>,
     depth: Depth,
-    found: &'a mut Found<'v>,
+    scanned: &'a mut ScannedValues<'v>,
 }
 
-impl Walk<'_, '_> {
-    fn set(&mut self, text: impl FnOnce() -> String) {
-        if let Some(slot) = self.node.and_then(|node| node.place).and_then(|place| self.found.texts.get_mut(place)) {
+impl DocumentVisitor<'_, '_> {
+    fn set_value(&mut self, text: impl FnOnce() -> String) {
+        if let Some(slot) = self.node.and_then(|node| node.index).and_then(|place| self.scanned.values.get_mut(place)) {
             *slot = Some(text().into()).filter(|text: &Cow<'_, str>| !text.is_empty());
         }
     }
 }
 
-impl<'v> DeserializeSeed<'v> for Walk<'_, 'v> {
+impl<'v> DeserializeSeed<'v> for DocumentVisitor<'_, 'v> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'v>>(self, reader: D) -> Result<(), D::Error> {
@@ -82,7 +84,7 @@ impl<'v> DeserializeSeed<'v> for Walk<'_, 'v> {
     }
 }
 
-impl<'v> Visitor<'v> for Walk<'_, 'v> {
+impl<'v> Visitor<'v> for DocumentVisitor<'_, 'v> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,12 +92,12 @@ impl<'v> Visitor<'v> for Walk<'_, 'v> {
     }
 
     fn visit_map<A: MapAccess<'v>>(mut self, mut map: A) -> Result<(), A::Error> {
-        // Of a struct it is told that it is there.
-        self.set(|| "{}".to_owned());
-        while let Some(name) = map.next_key_seed(Text)? {
+        // An object counts as present.
+        self.set_value(|| "{}".to_owned());
+        while let Some(name) = map.next_key_seed(BorrowedText)? {
             if self.depth == Depth::Labels {
-                let value = map.next_value_seed(Text)?;
-                self.found.labels.push((name, value));
+                let value = map.next_value_seed(BorrowedText)?;
+                self.scanned.labels.push((name, value));
                 continue;
             }
             let depth = match (self.depth, &*name) {
@@ -108,7 +110,7 @@ impl<'v> Visitor<'v> for Walk<'_, 'v> {
             if node.is_none() && depth == Depth::Elsewhere {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(Walk { node, depth, found: &mut *self.found })?;
+                map.next_value_seed(DocumentVisitor { node, depth, scanned: &mut *self.scanned })?;
             }
         }
         Ok(())
@@ -120,34 +122,34 @@ impl<'v> Visitor<'v> for Walk<'_, 'v> {
     }
 
     fn visit_borrowed_str<E>(self, text: &'v str) -> Result<(), E> {
-        if let Some(slot) = self.node.and_then(|node| node.place).and_then(|place| self.found.texts.get_mut(place)) {
+        if let Some(slot) = self.node.and_then(|node| node.index).and_then(|place| self.scanned.values.get_mut(place)) {
             *slot = Some(text.into()).filter(|text: &Cow<'_, str>| !text.is_empty());
         }
         Ok(())
     }
 
     fn visit_str<E>(mut self, text: &str) -> Result<(), E> {
-        self.set(|| text.to_owned());
+        self.set_value(|| text.to_owned());
         Ok(())
     }
 
     fn visit_bool<E>(mut self, value: bool) -> Result<(), E> {
-        self.set(|| value.to_string());
+        self.set_value(|| value.to_string());
         Ok(())
     }
 
     fn visit_i64<E>(mut self, value: i64) -> Result<(), E> {
-        self.set(|| value.to_string());
+        self.set_value(|| value.to_string());
         Ok(())
     }
 
     fn visit_u64<E>(mut self, value: u64) -> Result<(), E> {
-        self.set(|| value.to_string());
+        self.set_value(|| value.to_string());
         Ok(())
     }
 
     fn visit_f64<E>(mut self, value: f64) -> Result<(), E> {
-        self.set(|| value.to_string());
+        self.set_value(|| value.to_string());
         Ok(())
     }
 
@@ -156,10 +158,10 @@ impl<'v> Visitor<'v> for Walk<'_, 'v> {
     }
 }
 
-/// A text, borrowed where it has no escapes.
-struct Text;
+/// A string, borrowed where it has no escapes.
+struct BorrowedText;
 
-impl<'v> DeserializeSeed<'v> for Text {
+impl<'v> DeserializeSeed<'v> for BorrowedText {
     type Value = Cow<'v, str>;
 
     fn deserialize<D: Deserializer<'v>>(self, reader: D) -> Result<Cow<'v, str>, D::Error> {
@@ -167,7 +169,7 @@ impl<'v> DeserializeSeed<'v> for Text {
     }
 }
 
-impl<'v> Visitor<'v> for Text {
+impl<'v> Visitor<'v> for BorrowedText {
     type Value = Cow<'v, str>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

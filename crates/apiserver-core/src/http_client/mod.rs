@@ -1,12 +1,12 @@
-//! HTTP to others on the server's own account: webhooks, and issuers of tokens.
+//! Outbound HTTP of the server itself: webhooks and OIDC issuers.
 //!
-//! An [`Endpoint`] is one URL and how to speak to it; connections that are free are used again. What comes back is read whole
-//! and bounded; nothing is waited for longer than its caller says.
+//! An [`Endpoint`] is one URL with its TLS configuration and credential; idle connections are reused. Responses are
+//! read whole, up to a limit, within the caller's timeout.
 
 mod kubeconfig;
-mod memory;
+mod response_cache;
 mod retry;
-mod roots;
+mod root_certificates;
 
 use std::{
     fmt,
@@ -17,142 +17,149 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
-pub use kubeconfig::{KubeconfigError, from_kubeconfig};
-pub use memory::Memory;
-pub use retry::{Backoff, with_backoff};
-pub use roots::{client_tls, trusting};
+pub use kubeconfig::{KubeconfigError, endpoint_from_kubeconfig};
+pub use response_cache::ResponseCache;
+pub use retry::{RetryBackoff, with_backoff};
+pub use root_certificates::{client_config_builder, load_root_certificates};
 use rustls::ClientConfig;
 
 use crate::{
-    backend,
-    backend::{Backend, Sender},
+    backend::{self, Backend, RequestSender},
     body::full_body,
 };
 
-/// The largest answer that is read.
-const MAX_ANSWER: usize = 4 << 20;
-/// How many free connections are kept.
-const MAX_FREE: usize = 16;
+/// Largest response body.
+const MAX_RESPONSE: usize = 4 << 20;
+/// Number of idle connections that are kept.
+const MAX_IDLE: usize = 16;
 
-/// Why there is no answer.
+/// A failed HTTP exchange.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It is not a URL that can be called.
+pub enum HttpClientError {
+    /// The URL is invalid.
     #[error("{0:?} is not a URL with https or http and a host")]
     Url(String),
-    /// Nobody is there, or nobody to be trusted.
+    /// The connection failed.
     #[error("{0}")]
-    Connect(#[from] backend::Error),
-    /// It took too long.
+    Connect(#[from] backend::BackendError),
+    /// The timeout elapsed.
     #[error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")]
-    Late,
-    /// The answer broke off, or is too large.
-    #[error("reading the answer: {0}")]
+    Timeout,
+    /// The response body ended early or is too large.
+    #[error("reading the response: {0}")]
     Body(String),
-    /// The answer is not what was asked for.
-    #[error("the server answered {0}: {1}")]
+    /// The response has an error status.
+    #[error("the server responded {0}: {1}")]
     Status(StatusCode, String),
-    /// The answer cannot be understood.
-    #[error("the answer cannot be understood: {0}")]
-    Answer(String),
+    /// The response body is malformed.
+    #[error("malformed response: {0}")]
+    MalformedBody(String),
 }
 
-/// An answer.
+/// A response with its whole body.
 #[derive(Debug)]
-pub struct Answer {
-    /// Its code.
+pub struct HttpResponse {
+    /// Status code.
     pub status: StatusCode,
-    /// Its headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// All of it.
+    /// Body.
     pub body: Bytes,
 }
 
-impl Answer {
-    /// The body of an answer that says that all is well.
-    pub fn successful(self) -> Result<Bytes, Error> {
+impl HttpResponse {
+    /// Returns the body of a successful response.
+    pub fn into_success_body(self) -> Result<Bytes, HttpClientError> {
         if self.status.is_success() {
             return Ok(self.body);
         }
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(1024)]).trim().to_owned();
-        Err(Error::Status(self.status, text))
+        Err(HttpClientError::Status(self.status, text))
     }
 }
 
-/// One URL.
+/// A URL that requests are sent to.
 pub struct Endpoint {
     backend: Backend,
     /// Path and query.
     path: String,
     url: String,
     credential: Option<HeaderValue>,
-    free: Mutex<Vec<Sender>>,
+    idle: Mutex<Vec<RequestSender>>,
 }
 
 impl Endpoint {
-    /// What is at a URL; `tls` is for those with `https`.
-    pub fn new(url: &str, tls: Arc<ClientConfig>) -> Result<Self, Error> {
-        let wrong = || Error::Url(url.to_owned());
-        let parsed: Uri = url.parse().map_err(|_| wrong())?;
-        let host = parsed.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
+    /// An endpoint at a URL; `tls` is used for `https`.
+    pub fn new(url: &str, tls: Arc<ClientConfig>) -> Result<Self, HttpClientError> {
+        let invalid = || HttpClientError::Url(url.to_owned());
+        let parsed: Uri = url.parse().map_err(|_| invalid())?;
+        let host = parsed.host().ok_or_else(invalid)?.trim_matches(['[', ']']).to_owned();
         let (tls, port) = match parsed.scheme_str() {
             Some("https") => (Some(tls), 443),
             Some("http") => (None, 80),
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
         let path = parsed.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let backend = Backend { host, port: parsed.port_u16().unwrap_or(port), tls };
-        Ok(Self { backend, path, url: url.to_owned(), credential: None, free: Mutex::default() })
+        Ok(Self { backend, path, url: url.to_owned(), credential: None, idle: Mutex::default() })
     }
 
-    /// With a credential in every request.
+    /// Sends a credential with every request.
     #[must_use]
     pub fn with_credential(mut self, credential: Option<HeaderValue>) -> Self {
         self.credential = credential;
         self
     }
 
-    /// The URL.
+    /// The URL of the endpoint.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Reads what is there.
-    pub async fn get(&self, limit: Duration) -> Result<Answer, Error> {
-        self.send(Method::GET, Bytes::new(), limit).await
+    /// Sends a GET request.
+    pub async fn get(&self, timeout: Duration) -> Result<HttpResponse, HttpClientError> {
+        self.send_within(Method::GET, Bytes::new(), timeout).await
     }
 
-    /// Sends JSON there.
-    pub async fn post(&self, body: impl Into<Bytes>, limit: Duration) -> Result<Answer, Error> {
-        self.send(Method::POST, body.into(), limit).await
+    /// Sends a POST request with a JSON body.
+    pub async fn post(&self, body: impl Into<Bytes>, timeout: Duration) -> Result<HttpResponse, HttpClientError> {
+        self.send_within(Method::POST, body.into(), timeout).await
     }
 
-    async fn send(&self, method: Method, body: Bytes, limit: Duration) -> Result<Answer, Error> {
-        tokio::time::timeout(limit, self.exchange(method, body)).await.map_err(|_| Error::Late)?
+    async fn send_within(
+        &self,
+        method: Method,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<HttpResponse, HttpClientError> {
+        tokio::time::timeout(timeout, self.exchange(method, body)).await.map_err(|_| HttpClientError::Timeout)?
     }
 
-    async fn exchange(&self, method: Method, body: Bytes) -> Result<Answer, Error> {
-        let mut sender = match self.take() {
-            Some(free) => free,
+    async fn exchange(&self, method: Method, body: Bytes) -> Result<HttpResponse, HttpClientError> {
+        let mut sender = match self.take_idle() {
+            Some(idle) => idle,
             None => self.backend.connect().await?,
         };
-        let response = match sender.send_request(self.request(&method, body.clone())?).await {
-            // A connection that was free for a while may have been closed meanwhile.
+        let response = match sender.send_request(self.build_request(&method, body.clone())?).await {
+            // An idle connection may have been closed meanwhile.
             Err(error) if error.is_canceled() || error.is_closed() || error.is_incomplete_message() => {
                 sender = self.backend.connect().await?;
-                sender.send_request(self.request(&method, body)?).await.map_err(backend::Error::from)?
+                sender.send_request(self.build_request(&method, body)?).await.map_err(backend::BackendError::from)?
             }
-            other => other.map_err(backend::Error::from)?,
+            other => other.map_err(backend::BackendError::from)?,
         };
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| Error::Body(error.to_string()))?;
-        self.give_back(sender);
-        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        let body = Limited::new(body, MAX_RESPONSE)
+            .collect()
+            .await
+            .map_err(|error| HttpClientError::Body(error.to_string()))?;
+        self.return_idle(sender);
+        Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 
-    fn request(&self, method: &Method, body: Bytes) -> Result<Request<crate::Body>, Error> {
+    fn build_request(&self, method: &Method, body: Bytes) -> Result<Request<crate::Body>, HttpClientError> {
         let mut request =
-            Request::builder().method(method).uri(&self.path).header(header::HOST, self.backend.authority());
+            Request::builder().method(method).uri(&self.path).header(header::HOST, self.backend.host_and_port());
         request = request.header(header::ACCEPT, "application/json, */*").header(header::USER_AGENT, "kube-apiserver");
         if *method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -160,12 +167,12 @@ impl Endpoint {
         if let Some(credential) = &self.credential {
             request = request.header(header::AUTHORIZATION, credential);
         }
-        request.body(full_body(body)).map_err(|_| Error::Url(self.url.clone()))
+        request.body(full_body(body)).map_err(|_| HttpClientError::Url(self.url.clone()))
     }
 
-    fn take(&self) -> Option<Sender> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(sender) = free.pop() {
+    fn take_idle(&self) -> Option<RequestSender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(sender) = idle.pop() {
             if sender.is_ready() {
                 return Some(sender);
             }
@@ -173,16 +180,16 @@ impl Endpoint {
         None
     }
 
-    fn give_back(&self, sender: Sender) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < MAX_FREE && !sender.is_closed() {
-            free.push(sender);
+    fn return_idle(&self, sender: RequestSender) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE && !sender.is_closed() {
+            idle.push(sender);
         }
     }
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without the credential.
+    /// Leaves out the credential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({})", self.url)
     }

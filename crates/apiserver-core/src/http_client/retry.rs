@@ -1,58 +1,58 @@
-//! Tries again, with pauses that grow, what may go better the next time.
+//! Retries of HTTP requests with exponential back-off.
 
 use std::{future::Future, time::Duration};
 
 use http::{StatusCode, header};
 
-use super::{Answer, Error};
+use super::{HttpClientError, HttpResponse};
 
-/// How often and after which pauses.
+/// The delays and number of retries.
 #[derive(Clone, Copy, Debug)]
-pub struct Backoff {
-    /// The first pause.
-    pub first: Duration,
-    /// How often at most it is tried.
-    pub tries: u32,
+pub struct RetryBackoff {
+    /// Delay before the first retry.
+    pub initial_delay: Duration,
+    /// Maximum number of attempts.
+    pub attempts: u32,
 }
 
-impl Backoff {
-    /// As often as upstream tries webhooks.
-    pub fn from(first: Duration) -> Self {
-        Self { first, tries: 5 }
+impl RetryBackoff {
+    /// Upstream's number of attempts for webhooks.
+    pub fn with_initial_delay(first: Duration) -> Self {
+        Self { initial_delay: first, attempts: 5 }
     }
 
-    /// The pause after so many tries: half as long again each time, and a little random so that not all come at once.
-    pub fn pause(&self, tries: u32) -> Duration {
-        self.first.mul_f64(1.5_f64.powi(i32::try_from(tries).unwrap_or(0)) * (1.0 + 0.2 * fastrand::f64()))
+    /// The delay after `attempts` attempts: grows by half each time, with jitter.
+    pub fn delay_after(&self, attempts: u32) -> Duration {
+        self.initial_delay.mul_f64(1.5_f64.powi(i32::try_from(attempts).unwrap_or(0)) * (1.0 + 0.2 * fastrand::f64()))
     }
 }
 
-/// Asks until there is an answer that counts, or one too many that does not.
-pub async fn with_backoff<F: Future<Output = Result<Answer, Error>>>(
-    backoff: Backoff,
-    mut ask: impl FnMut() -> F,
-) -> Result<Answer, Error> {
-    let mut tries = 0;
+/// Sends a request until it succeeds, fails permanently or runs out of attempts.
+pub async fn with_backoff<F: Future<Output = Result<HttpResponse, HttpClientError>>>(
+    backoff: RetryBackoff,
+    mut send: impl FnMut() -> F,
+) -> Result<HttpResponse, HttpClientError> {
+    let mut attempts = 0;
     loop {
-        let answer = ask().await;
-        tries += 1;
-        if tries >= backoff.tries || !is_worth_a_retry(&answer) {
-            return answer;
+        let result = send().await;
+        attempts += 1;
+        if attempts >= backoff.attempts || !is_retryable(&result) {
+            return result;
         }
-        tokio::time::sleep(backoff.pause(tries - 1)).await;
+        tokio::time::sleep(backoff.delay_after(attempts - 1)).await;
     }
 }
 
-/// Whether the fault is one that passes: a connection that broke, or a server that says so.
-pub fn is_worth_a_retry(answer: &Result<Answer, Error>) -> bool {
-    match answer {
-        Ok(answer) => {
+/// Whether a failure is temporary: a broken connection, or a status that asks for a retry.
+pub fn is_retryable(result: &Result<HttpResponse, HttpClientError>) -> bool {
+    match result {
+        Ok(response) => {
             matches!(
-                answer.status,
+                response.status,
                 StatusCode::INTERNAL_SERVER_ERROR | StatusCode::GATEWAY_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-            ) || answer.headers.contains_key(header::RETRY_AFTER)
+            ) || response.headers.contains_key(header::RETRY_AFTER)
         }
-        Err(Error::Connect(crate::backend::Error::Http(_)) | Error::Body(_)) => true,
+        Err(HttpClientError::Connect(crate::backend::BackendError::Http(_)) | HttpClientError::Body(_)) => true,
         Err(_) => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers by keys: counters, gauges and histograms. A key that was seen before costs a shared lock and an addition.
+//! Metric families: counters, gauges and histograms by key. Updating a known key costs a shared lock and an addition.
 
 use std::{
     collections::HashMap,
@@ -9,19 +9,19 @@ use std::{
     },
 };
 
-/// Values by keys, made when a key is first seen.
-struct Family<K, V> {
+/// Values by key, created on first use.
+struct MetricFamily<K, V> {
     values: RwLock<HashMap<K, Arc<V>>>,
 }
 
-impl<K, V> Default for Family<K, V> {
+impl<K, V> Default for MetricFamily<K, V> {
     fn default() -> Self {
         Self { values: RwLock::default() }
     }
 }
 
-impl<K: Clone + Eq + Hash, V> Family<K, V> {
-    fn with(&self, key: &K, make: impl FnOnce() -> V, change: impl FnOnce(&V)) {
+impl<K: Clone + Eq + Hash, V> MetricFamily<K, V> {
+    fn update(&self, key: &K, make: impl FnOnce() -> V, change: impl FnOnce(&V)) {
         if let Some(value) = self.values.read().unwrap_or_else(PoisonError::into_inner).get(key) {
             return change(value);
         }
@@ -29,118 +29,118 @@ impl<K: Clone + Eq + Hash, V> Family<K, V> {
         change(values.entry(key.clone()).or_insert_with(|| Arc::new(make())));
     }
 
-    fn all(&self) -> Vec<(K, Arc<V>)> {
+    fn collect_values(&self) -> Vec<(K, Arc<V>)> {
         let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
         values.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
 
-/// Numbers that only grow.
-pub struct Counters<K>(Family<K, AtomicU64>);
+/// Counters by key.
+pub struct CounterFamily<K>(MetricFamily<K, AtomicU64>);
 
-impl<K> Default for Counters<K> {
+impl<K> Default for CounterFamily<K> {
     fn default() -> Self {
-        Self(Family::default())
+        Self(MetricFamily::default())
     }
 }
 
-impl<K: Clone + Eq + Hash> Counters<K> {
-    /// Adds.
+impl<K: Clone + Eq + Hash> CounterFamily<K> {
+    /// Adds to the counter of a key.
     pub fn add(&self, key: &K, amount: u64) {
-        self.0.with(key, AtomicU64::default, |value| {
+        self.0.update(key, AtomicU64::default, |value| {
             value.fetch_add(amount, Ordering::Relaxed);
         });
     }
 
-    /// All values.
-    pub fn all(&self) -> Vec<(K, f64)> {
-        self.0.all().into_iter().map(|(key, value)| (key, value.load(Ordering::Relaxed) as f64)).collect()
+    /// Returns all values.
+    pub fn collect_values(&self) -> Vec<(K, f64)> {
+        self.0.collect_values().into_iter().map(|(key, value)| (key, value.load(Ordering::Relaxed) as f64)).collect()
     }
 }
 
-/// Numbers that grow and shrink.
-pub struct Gauges<K>(Family<K, AtomicI64>);
+/// Gauges by key.
+pub struct GaugeFamily<K>(MetricFamily<K, AtomicI64>);
 
-impl<K> Default for Gauges<K> {
+impl<K> Default for GaugeFamily<K> {
     fn default() -> Self {
-        Self(Family::default())
+        Self(MetricFamily::default())
     }
 }
 
-impl<K: Clone + Eq + Hash> Gauges<K> {
-    /// Adds, or takes away.
+impl<K: Clone + Eq + Hash> GaugeFamily<K> {
+    /// Adds to the gauge of a key; negative amounts subtract.
     pub fn add(&self, key: &K, amount: i64) {
-        self.0.with(key, AtomicI64::default, |value| {
+        self.0.update(key, AtomicI64::default, |value| {
             value.fetch_add(amount, Ordering::Relaxed);
         });
     }
 
-    /// All values.
-    pub fn all(&self) -> Vec<(K, f64)> {
-        self.0.all().into_iter().map(|(key, value)| (key, value.load(Ordering::Relaxed) as f64)).collect()
+    /// Returns all values.
+    pub fn collect_values(&self) -> Vec<(K, f64)> {
+        self.0.collect_values().into_iter().map(|(key, value)| (key, value.load(Ordering::Relaxed) as f64)).collect()
     }
 }
 
-/// How often values were how large.
-pub struct Histograms<K> {
-    family: Family<K, Histogram>,
+/// Histograms by key.
+pub struct HistogramFamily<K> {
+    family: MetricFamily<K, HistogramBuckets>,
     bounds: &'static [f64],
-    /// What one counted unit is worth.
+    /// The value of one counted unit.
     unit: f64,
 }
 
-struct Histogram {
-    /// One more than there are bounds: the last is for what is above all of them.
+struct HistogramBuckets {
+    /// One more than there are bounds: the last counts values above all of them.
     counts: Vec<AtomicU64>,
-    /// In units.
+    /// Sum in units.
     sum: AtomicU64,
 }
 
-/// The state of a histogram when somebody asks.
-pub struct Seen {
-    /// How many values were at most each bound.
-    pub up_to: Vec<(f64, u64)>,
-    /// How many values there were.
+/// The values of a histogram.
+pub struct HistogramSnapshot {
+    /// Cumulative count per upper bound.
+    pub buckets: Vec<(f64, u64)>,
+    /// Number of observations.
     pub count: u64,
-    /// All values together.
+    /// Sum of observations.
     pub sum: f64,
 }
 
-impl<K: Clone + Eq + Hash> Histograms<K> {
-    /// With these bounds, counted in units of that worth.
+impl<K: Clone + Eq + Hash> HistogramFamily<K> {
+    /// Histograms with these upper bounds; observations are in units of `unit`.
     pub fn new(bounds: &'static [f64], unit: f64) -> Self {
-        Self { family: Family::default(), bounds, unit }
+        Self { family: MetricFamily::default(), bounds, unit }
     }
 
-    /// Notes a value, in units.
-    pub fn note(&self, key: &K, units: u64) {
+    /// Records an observation, in units.
+    pub fn observe(&self, key: &K, units: u64) {
         let value = units as f64 * self.unit;
         let bucket = self.bounds.partition_point(|bound| *bound < value);
-        let make = || Histogram {
+        let make = || HistogramBuckets {
             counts: (0..=self.bounds.len()).map(|_| AtomicU64::default()).collect(),
             sum: AtomicU64::default(),
         };
-        self.family.with(key, make, |histogram| {
+        self.family.update(key, make, |histogram| {
             histogram.counts[bucket].fetch_add(1, Ordering::Relaxed);
             histogram.sum.fetch_add(units, Ordering::Relaxed);
         });
     }
 
-    /// All values.
-    pub fn all(&self) -> Vec<(K, Seen)> {
-        self.family.all().into_iter().map(|(key, histogram)| (key, self.seen(&histogram))).collect()
+    /// Returns all histograms.
+    pub fn collect_values(&self) -> Vec<(K, HistogramSnapshot)> {
+        self.family.collect_values().into_iter().map(|(key, histogram)| (key, self.snapshot(&histogram))).collect()
     }
 
-    fn seen(&self, histogram: &Histogram) -> Seen {
+    fn snapshot(&self, histogram: &HistogramBuckets) -> HistogramSnapshot {
         let mut count = 0;
-        let mut up_to = Vec::with_capacity(self.bounds.len());
-        for (at, bucket) in histogram.counts.iter().enumerate() {
-            count += bucket.load(Ordering::Relaxed);
+        let mut buckets = Vec::with_capacity(self.bounds.len());
+        for (at, counter) in histogram.counts.iter().enumerate() {
+            count += counter.load(Ordering::Relaxed);
             if let Some(bound) = self.bounds.get(at) {
-                up_to.push((*bound, count));
+                buckets.push((*bound, count));
             }
         }
-        Seen { up_to, count, sum: histogram.sum.load(Ordering::Relaxed) as f64 * self.unit }
+        HistogramSnapshot { buckets: buckets, count, sum: histogram.sum.load(Ordering::Relaxed) as f64 * self.unit }
     }
 }
 
@@ -149,23 +149,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_fall_under_their_bounds() {
-        let histograms = Histograms::new(&[1.0, 10.0], 0.5);
+    fn observations_fall_into_their_buckets() {
+        let histograms = HistogramFamily::new(&[1.0, 10.0], 0.5);
         for units in [1, 2, 3, 100] {
-            histograms.note(&"a", units);
+            histograms.observe(&"a", units);
         }
-        let (_, seen) = histograms.all().remove(0);
-        assert_eq!(seen.up_to, [(1.0, 2), (10.0, 3)]);
-        assert_eq!((seen.count, seen.sum), (4, 53.0));
+        let (_, snapshot) = histograms.collect_values().remove(0);
+        assert_eq!(snapshot.buckets, [(1.0, 2), (10.0, 3)]);
+        assert_eq!((snapshot.count, snapshot.sum), (4, 53.0));
     }
 
     #[test]
-    fn keys_have_their_own_numbers() {
-        let counters = Counters::default();
+    fn keys_are_counted_separately() {
+        let counters = CounterFamily::default();
         counters.add(&"a", 2);
         counters.add(&"b", 1);
         counters.add(&"a", 1);
-        let mut all = counters.all();
+        let mut all = counters.collect_values();
         all.sort_by_key(|(key, _)| *key);
         assert_eq!(all, [("a", 3.0), ("b", 1.0)]);
     }

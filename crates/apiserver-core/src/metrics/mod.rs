@@ -3,4 +3,4 @@
 pub mod family;
 mod text;
 
-pub use text::Page;
+pub use text::MetricsPage;

@@ -1,13 +1,13 @@
-//! What a path asks for, whether or not there is such a resource: whoever may not ask is not told what there is.
+//! Request info of a path, whether or not the resource exists: unauthorized clients do not learn which resources exist.
 
 use http::Method;
 
-use crate::{query, query::Query};
+use crate::query::{self, Query};
 
-/// What a path of resources names. What it does not name is empty.
+/// The parts of a resource path; absent parts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Empty for methods that are no verb.
+    /// Verb; empty for methods without one.
     pub verb: &'static str,
     /// API group; empty for the core group.
     pub group: String,
@@ -23,9 +23,9 @@ pub struct RequestInfo {
     pub name: String,
 }
 
-/// Reads a path as upstream does before it looks for the resource; `None`: it is no resource's.
+/// Parses a path as upstream's `RequestInfoFactory`; `None` for non-resource paths.
 pub fn parse_request_info(method: &Method, path: &str, query: &Query) -> Option<RequestInfo> {
-    let path = query::decode(path);
+    let path = query::decode_percent(path);
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let (group, version, rest) = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", version, rest),
@@ -35,27 +35,27 @@ pub fn parse_request_info(method: &Method, path: &str, query: &Query) -> Option<
     let (verb, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => ("watch", rest),
         ["proxy", rest @ ..] if !rest.is_empty() => ("proxy", rest),
-        rest => (verb(method), rest),
+        rest => (method_verb(method), rest),
     };
     let (namespace, rest) = match rest {
         ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize", ..] => (*namespace, rest),
         ["namespaces", namespace, rest @ ..] => (*namespace, rest),
         rest => ("", rest),
     };
-    let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
-    let subresource = if verb == "proxy" { String::new() } else { part(2) };
+    let segment = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+    let subresource = if verb == "proxy" { String::new() } else { segment(2) };
     let mut info = RequestInfo {
         verb,
         group: group.to_owned(),
         version: (*version).to_owned(),
         namespace: namespace.to_owned(),
-        resource: part(0),
+        resource: segment(0),
         subresource,
-        name: part(1),
+        name: segment(1),
     };
     if info.name.is_empty() {
         info.verb = match info.verb {
-            "get" if query.flag("watch") => "watch",
+            "get" if query.is_set("watch") => "watch",
             "get" => "list",
             "delete" => "deletecollection",
             verb => verb,
@@ -64,7 +64,7 @@ pub fn parse_request_info(method: &Method, path: &str, query: &Query) -> Option<
     Some(info)
 }
 
-fn verb(method: &Method) -> &'static str {
+fn method_verb(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" | "HEAD" => "get",
         "POST" => "create",
@@ -79,7 +79,7 @@ fn verb(method: &Method) -> &'static str {
 mod tests {
     use super::*;
 
-    fn check(method: &str, path: &str, want: Option<[&str; 7]>) {
+    fn check_path(method: &str, path: &str, want: Option<[&str; 7]>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let got = parse_request_info(&Method::from_bytes(method.as_bytes()).unwrap(), path, &Query::parse(query));
         let got = got.as_ref().map(|got| {
@@ -89,18 +89,22 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_read_before_resources_are_known() {
-        check("GET", "/healthz", None);
-        check("GET", "/api/v1", None);
-        check("GET", "/apis/apps/v1", None);
-        check("GET", "/api/v1/nopes", Some(["list", "", "v1", "", "nopes", "", ""]));
-        check("GET", "/apis/nope.io/v1/things/x", Some(["get", "nope.io", "v1", "", "things", "", "x"]));
-        check("GET", "/api/v1/namespaces/a/nopes?watch=1", Some(["watch", "", "v1", "a", "nopes", "", ""]));
-        check("GET", "/api/v1/namespaces/a", Some(["get", "", "v1", "a", "namespaces", "", "a"]));
-        check("PUT", "/api/v1/namespaces/a/finalize", Some(["update", "", "v1", "a", "namespaces", "finalize", "a"]));
-        check("DELETE", "/api/v1/namespaces/a/pods/", Some(["deletecollection", "", "v1", "a", "pods", "", ""]));
-        check("POST", "/api/v1/namespaces/a/pods/b/nope/c", Some(["create", "", "v1", "a", "pods", "nope", "b"]));
-        check("TRACE", "/api/v1/pods", Some(["", "", "v1", "", "pods", "", ""]));
-        check("GET", "/api/v1/proxy/nodes/n/x", Some(["proxy", "", "v1", "", "nodes", "", "n"]));
+    fn unknown_resources_have_request_info() {
+        check_path("GET", "/healthz", None);
+        check_path("GET", "/api/v1", None);
+        check_path("GET", "/apis/apps/v1", None);
+        check_path("GET", "/api/v1/nopes", Some(["list", "", "v1", "", "nopes", "", ""]));
+        check_path("GET", "/apis/nope.io/v1/things/x", Some(["get", "nope.io", "v1", "", "things", "", "x"]));
+        check_path("GET", "/api/v1/namespaces/a/nopes?watch=1", Some(["watch", "", "v1", "a", "nopes", "", ""]));
+        check_path("GET", "/api/v1/namespaces/a", Some(["get", "", "v1", "a", "namespaces", "", "a"]));
+        check_path(
+            "PUT",
+            "/api/v1/namespaces/a/finalize",
+            Some(["update", "", "v1", "a", "namespaces", "finalize", "a"]),
+        );
+        check_path("DELETE", "/api/v1/namespaces/a/pods/", Some(["deletecollection", "", "v1", "a", "pods", "", ""]));
+        check_path("POST", "/api/v1/namespaces/a/pods/b/nope/c", Some(["create", "", "v1", "a", "pods", "nope", "b"]));
+        check_path("TRACE", "/api/v1/pods", Some(["", "", "v1", "", "pods", "", ""]));
+        check_path("GET", "/api/v1/proxy/nodes/n/x", Some(["proxy", "", "v1", "", "nodes", "", "n"]));
     }
 }

@@ -1,4 +1,4 @@
-//! Whom the server trusts when it calls others: an authority of the caller's choice, or those of this machine.
+//! The CAs that outbound connections trust: a given CA bundle, or the system's.
 
 use std::{fs, sync::Arc};
 
@@ -9,8 +9,8 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-/// Where distributions keep the authorities that they trust.
-const SYSTEM: &[&str] = &[
+/// Locations of the system CA bundle in common distributions.
+const SYSTEM_CA_BUNDLES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
@@ -19,18 +19,18 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
-/// The authorities that this machine trusts.
+/// Returns the system's CAs.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    if let Some(pem) = SYSTEM.iter().find_map(|file| fs::read(file).ok()) {
-        // Some of a machine's authorities are of kinds that are not supported: the others count.
+    if let Some(pem) = SYSTEM_CA_BUNDLES.iter().find_map(|file| fs::read(file).ok()) {
+        // Unsupported CAs of the system are skipped.
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
     }
     roots
 }
 
-/// The authorities of a PEM text, or this machine's if there is none.
-pub fn trusting(pem: Option<&str>) -> Result<RootCertStore, String> {
+/// Returns the CAs of a PEM bundle; the system's without a bundle.
+pub fn load_root_certificates(pem: Option<&str>) -> Result<RootCertStore, String> {
     let Some(pem) = pem else { return Ok(system_roots()) };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -42,8 +42,10 @@ pub fn trusting(pem: Option<&str>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// TLS with servers of these authorities; whether and which certificate is shown is still to be said.
-pub fn client_tls(roots: RootCertStore) -> Result<rustls::ConfigBuilder<ClientConfig, WantsClientCert>, String> {
+/// Starts a TLS client configuration that trusts `roots`; the client certificate is chosen by the caller.
+pub fn client_config_builder(
+    roots: RootCertStore,
+) -> Result<rustls::ConfigBuilder<ClientConfig, WantsClientCert>, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     Ok(builder.with_root_certificates(roots))
