@@ -4,14 +4,13 @@ use api::{Value, convert, json_encoder, meta, protobuf, status::Status, table, y
 use apiserver_core::{
     Body,
     body::full_body,
-    clock, document,
-    document::TypeMetaPrefix,
-    negotiation::{Encoding, MediaTypeOptions, ResponseTransform},
+    clock, document::{self, TypeMetaPrefix},
+    negotiation::{ResponseEncoding, MediaTypeOptions, ResponseTransform},
     request::ResourceRequest,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use registry::{List, Stored};
+use registry::{ListPage, StoredDocument};
 use serde::Serialize;
 use serde_json::json;
 use store::Revision;
@@ -101,7 +100,7 @@ pub fn changed(
     target: &ResourceRequest,
     form: MediaTypeOptions,
     value: Value,
-    stored: Option<Stored>,
+    stored: Option<StoredDocument>,
     code: u16,
 ) -> Response<Body> {
     match stored.filter(|(document, _)| {
@@ -109,7 +108,7 @@ pub fn changed(
             && target.resource.custom_schema.is_none()
             && TypeMetaPrefix::for_resource(&target.resource).matches_document(document)
     }) {
-        Some((document, revision)) => sized(form, code, Encoding::Json, document::encode_response(&document, revision)),
+        Some((document, revision)) => sized(form, code, ResponseEncoding::Json, document::encode_response(&document, revision)),
         None => object(target, form, value, code),
     }
 }
@@ -121,28 +120,28 @@ pub fn object(target: &ResourceRequest, form: MediaTypeOptions, object: Value, c
 
 /// A value that says its kind, in the encoding of a form; what has no protobuf is JSON.
 fn written(form: MediaTypeOptions, code: u16, value: &Value) -> Response<Body> {
-    let (encoding, text): (Encoding, Bytes) = match form.encoding {
-        Encoding::Protobuf => match protobuf::encode_declared(value) {
-            Some(message) => (Encoding::Protobuf, message.into()),
-            None => (Encoding::Json, json_line(value)),
+    let (encoding, text): (ResponseEncoding, Bytes) = match form.encoding {
+        ResponseEncoding::Protobuf => match protobuf::encode_declared(value) {
+            Some(message) => (ResponseEncoding::Protobuf, message.into()),
+            None => (ResponseEncoding::Json, json_line(value)),
         },
-        Encoding::Yaml => (Encoding::Yaml, yaml::write(value).into()),
-        Encoding::Json if form.pretty => {
-            (Encoding::Json, indent::indent_json(&json_encoder::encode_object(value)).into())
+        ResponseEncoding::Yaml => (ResponseEncoding::Yaml, yaml::write(value).into()),
+        ResponseEncoding::Json if form.pretty => {
+            (ResponseEncoding::Json, indent::indent_json(&json_encoder::encode_object(value)).into())
         }
-        Encoding::Json => (Encoding::Json, json_line(value)),
+        ResponseEncoding::Json => (ResponseEncoding::Json, json_line(value)),
     };
     sized(form, code, encoding, text)
 }
 
 /// An answer of bytes, compressed where that is wanted and worth it.
-fn sized(form: MediaTypeOptions, code: u16, encoding: Encoding, text: Bytes) -> Response<Body> {
+fn sized(form: MediaTypeOptions, code: u16, encoding: ResponseEncoding, text: Bytes) -> Response<Body> {
     let compressed = form.gzip && text.len() >= gzip::WORTHWHILE;
     as_is(code, encoding, if compressed { gzip::whole(&text) } else { text }, compressed)
 }
 
 /// An answer of bytes that may be compressed already.
-fn as_is(code: u16, encoding: Encoding, body: Bytes, compressed: bool) -> Response<Body> {
+fn as_is(code: u16, encoding: ResponseEncoding, body: Bytes, compressed: bool) -> Response<Body> {
     let mut response = bytes(code, body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
@@ -158,7 +157,7 @@ pub fn shaped(target: &ResourceRequest, form: MediaTypeOptions, object: Value) -
     if object["kind"] != target.resource.kind {
         return object;
     }
-    match form.shape {
+    match form.transform {
         ResponseTransform::Object => object,
         ResponseTransform::Metadata => versioned(form, table::partial_metadata(&object)),
         ResponseTransform::Table(include) => {
@@ -176,22 +175,22 @@ fn versioned(form: MediaTypeOptions, mut value: Value) -> Value {
 }
 
 /// A list.
-pub fn list(target: &ResourceRequest, form: MediaTypeOptions, list: List) -> Result<Response<Body>, Status> {
+pub fn list(target: &ResourceRequest, form: MediaTypeOptions, list: ListPage) -> Result<Response<Body>, Status> {
     let mut metadata = json!({"resourceVersion": list.revision.to_string()});
-    if let Some(token) = &list.next {
+    if let Some(token) = &list.continue_token {
         metadata["continue"] = token.as_str().into();
         if let Some(remaining) = list.remaining {
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    match (form.shape, form.encoding) {
-        (ResponseTransform::Object, Encoding::Protobuf) if target.resource.custom_schema.is_none() => {
+    match (form.transform, form.encoding) {
+        (ResponseTransform::Object, ResponseEncoding::Protobuf) if target.resource.custom_schema.is_none() => {
             let joined = list_encoder::protobuf(target, &metadata, &list, form.gzip)?;
-            return Ok(as_is(200, Encoding::Protobuf, joined.body, joined.compressed));
+            return Ok(as_is(200, ResponseEncoding::Protobuf, joined.body, joined.compressed));
         }
         _ if form.is_plain() && target.resource.custom_schema.is_none() => {
             let joined = list_encoder::json(target, &metadata, &list, form.gzip)?;
-            return Ok(as_is(200, Encoding::Json, joined.body, joined.compressed));
+            return Ok(as_is(200, ResponseEncoding::Json, joined.body, joined.compressed));
         }
         _ => {}
     }
@@ -209,7 +208,7 @@ pub fn objects(
     objects: Vec<Value>,
     mut metadata: Value,
 ) -> Response<Body> {
-    match form.shape {
+    match form.transform {
         ResponseTransform::Object => {
             let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
             // Upstream knows custom resources only as what they say they are.
@@ -235,7 +234,7 @@ pub fn objects(
     }
 }
 
-fn stored(target: &ResourceRequest, list: &List) -> Result<Vec<Value>, Status> {
+fn stored(target: &ResourceRequest, list: &ListPage) -> Result<Vec<Value>, Status> {
     let decode = |record: &store::Record| {
         document::decode_record(record).map(|object| convert::convert_to(&target.resource, object))
     };

@@ -19,6 +19,6 @@ pub async fn server_with(settings: Settings, tokens: Option<Tokens>) -> (Server,
     let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
     // Whoever poses as a kubelet is believed.
-    let config = Config { store: Arc::new(store), kubelet_tls: apiserver_core::backend::unverified(&tls), tokens };
+    let config = Config { store: Arc::new(store), kubelet_tls: apiserver_core::backend::without_verification(&tls), tokens };
     (Server::with(config, settings).await.unwrap(), dir)
 }

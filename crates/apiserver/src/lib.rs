@@ -41,9 +41,9 @@ pub use aggregator::{Aggregation, CertificateError, ClientCertificate};
 pub use apiserver_core::{
     Body, BodyError, Caller, User,
     audit::annotate,
-    backend::unverified,
-    http_client::{Endpoint, KubeconfigError, from_kubeconfig},
-    initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers},
+    backend::without_verification,
+    http_client::{Endpoint, KubeconfigError, endpoint_from_kubeconfig},
+    initializers::{INITIALIZATION_TIMEOUT as INITIALIZATION, enable_initializers},
     resource_config as served,
 };
 use apiserver_core::{request, storage::ObjectStorage};
@@ -64,11 +64,11 @@ use futures::{
 };
 use http_body_util::BodyExt;
 use registry::{
-    VirtualResource, VirtualResources, component_status::Components, reviews::Reviews, token_request::TokenRequests,
+    VirtualResource, VirtualResources, component_status::ComponentStatusHandler, reviews::ReviewHandler, token_request::TokenRequestHandler,
 };
 pub use registry::{
-    allocate::network::{Network, NotANetwork},
-    component_status::Component,
+    allocate::ip_network::{IpNetwork, ParseNetworkError},
+    component_status::ComponentEndpoint,
 };
 pub use reload::{Reload, Watched};
 pub use settings::{BuildInfo, Serving, Settings, Shutdown};
@@ -170,14 +170,14 @@ impl Server {
         if settings.initializers.is_some() {
             enable_initializers().map_err(|late| store::StoreError::Unusable(late.to_string()))?;
             settings.admission.enable("Initializers");
-            settings.served.add("admissionregistration.k8s.io", "v1alpha1");
+            settings.served.enable_version("admissionregistration.k8s.io", "v1alpha1");
         }
         let config_of_registry = registry::RegistryConfig {
             service_networks: &settings.service_networks,
             node_ports: settings.node_ports.clone(),
             authorization: &settings.authorization,
             event_ttl: settings.event_ttl,
-            initialization: settings.initializers.unwrap_or_default(),
+            initialization_timeout: settings.initializers.unwrap_or_default(),
         };
         let registry = Arc::new(registry::Registry::new(config.store, config_of_registry).await?);
         let usage = Arc::new(admission::usage::Usage::default());
@@ -197,7 +197,7 @@ impl Server {
         registry.cache().wait_until_synced().await?;
         let alive = CancellationToken::new();
         let crd_controller =
-            apiextensions::crd_status_controller::run(registry.clone(), registry.custom().clone(), alive.clone());
+            apiextensions::crd_status_controller::run(registry.clone(), registry.crds().clone(), alive.clone());
         tokio::spawn(crd_controller);
         let served = settings.served.clone();
         let pages = api::discovery::DocumentCache::new(move |group, version| served.includes(group, version));
@@ -246,13 +246,13 @@ impl Server {
 
     /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
     fn page(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
-        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name);
+        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().crds().rows(), name);
         self.aggregator().page(name, own)
     }
 
     /// The rows that there are.
     fn table(&self) -> request::ResourceResolver<'_> {
-        request::ResourceResolver { served: &self.shared.settings.served, custom: Some(&**self.registry().custom()) }
+        request::ResourceResolver { served: &self.shared.settings.served, custom: Some(&**self.registry().crds()) }
     }
 
     fn aggregator(&self) -> &Arc<aggregator::Aggregator> {
@@ -287,13 +287,13 @@ fn virtual_resources(
     settings: &Settings,
 ) -> VirtualResources {
     let mut resources = VirtualResources::default();
-    let reviews: Arc<dyn VirtualResource> = Arc::new(Reviews { authenticator: authenticator.clone() });
+    let reviews: Arc<dyn VirtualResource> = Arc::new(ReviewHandler { authenticator: authenticator.clone() });
     for (group, resource) in REVIEWS {
-        resources.add(group, resource, "", reviews.clone());
+        resources.register_handler(group, resource, "", reviews.clone());
     }
-    resources.add("", "serviceaccounts", "token", Arc::new(TokenRequests { tokens: tokens.cloned() }));
-    let components = Components { components: settings.components.clone() };
-    resources.add("", "componentstatuses", "", Arc::new(components));
+    resources.register_handler("", "serviceaccounts", "token", Arc::new(TokenRequestHandler { tokens: tokens.cloned() }));
+    let components = ComponentStatusHandler { components: settings.components.clone() };
+    resources.register_handler("", "componentstatuses", "", Arc::new(components));
     resources
 }
 

@@ -4,14 +4,13 @@
 use std::sync::{Arc, OnceLock};
 
 use api::{Value, convert, json_encoder, protobuf, schema::FieldType, status::Status};
-use apiserver_core::{document, document::TypeMetaPrefix, request::ResourceRequest};
+use apiserver_core::{document::{self, TypeMetaPrefix}, request::ResourceRequest};
 use bytes::{BufMut, Bytes, BytesMut};
-use registry::List;
+use registry::ListPage;
 use store::CachedItem;
 
 use crate::{
-    gzip,
-    gzip::{Piece, Stream},
+    gzip::{self, Piece, Stream},
 };
 
 /// The forms of one document in lists of its own version.
@@ -34,7 +33,7 @@ pub struct Joined {
 }
 
 /// A list in JSON.
-pub fn json(target: &ResourceRequest, metadata: &Value, list: &List, compress: bool) -> Result<Joined, Status> {
+pub fn json(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<Joined, Status> {
     let (kind, version) = (target.resource.kind, target.resource.api_version());
     let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
     let size: usize = head.len() + list.items.iter().map(|item| item.record.value.len() + 32).sum::<usize>();
@@ -61,7 +60,7 @@ pub fn json(target: &ResourceRequest, metadata: &Value, list: &List, compress: b
 }
 
 /// A list in protobuf.
-pub fn protobuf(target: &ResourceRequest, metadata: &Value, list: &List, compress: bool) -> Result<Joined, Status> {
+pub fn protobuf(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<Joined, Status> {
     let items = Items { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
     let written: Vec<Bytes> = list.items.iter().map(|item| items.protobuf(item)).collect::<Result<_, _>>()?;
     let length = written.iter().map(Bytes::len).sum();

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Origin, Server, activity::ConnectionActivity, bootstrap, paths, pipeline, pipeline::AnonymousResponse, reload,
+    Origin, Server, activity::ConnectionActivity, bootstrap, paths, pipeline::{self, AnonymousResponse}, reload,
     usage_sampler,
 };
 
@@ -79,7 +79,7 @@ async fn run_background_tasks(server: Server) {
         }
     };
     let reloaded = reload::run(&server, &ending);
-    let allocated = allocate::run(server.registry().clone(), ending.clone());
+    let allocated = allocate::run_repair(server.registry().clone(), ending.clone());
     let aggregated = aggregator::run(server.aggregator().clone(), ending.clone());
     tokio::join!(
         kept,

@@ -18,11 +18,11 @@ use apiserver_core::{
     request::{self, RequestInfo, ResourceRequest, is_streaming},
 };
 use audit::{AuditContext, Auditor};
-use authn::{ANONYMOUS, AuthenticationNotes, AuthenticationRequest};
+use authn::{ANONYMOUS_USER, AuthenticationNotes, AuthenticationRequest};
 use flowcontrol::{RejectedRequest, RequestDigest};
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use registry::Outcome;
+use registry::RequestOutcome;
 use tracing::Instrument;
 
 use crate::{Origin, Server, connect, deadline, encode, headers, impersonate, metrics::InFlight, paths, watch};
@@ -53,7 +53,7 @@ async fn handle_in_span(server: Server, origin: Origin, mut request: Request<Bod
     let peer = origin.address();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let (caller, notes) = authenticate(&server, origin, &mut request).await;
-    let anonymous = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS);
+    let anonymous = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS_USER);
     let work = async {
         match &server.shared.auditor {
             Some(auditor) => {
@@ -381,9 +381,9 @@ async fn serve_resource(
         && let Some(text) = deprecation.take()
     {
         // The deprecation warning of a custom resource version comes with errors too.
-        target.notes.warn(text);
+        target.warnings.add_warning(text);
     }
-    let notes = target.notes.clone();
+    let notes = target.warnings.clone();
     let handled = Box::pin(handle_resource(server, caller, target, request)).await;
     let warnings = notes.take_warnings();
     let response = match handled {
@@ -414,17 +414,17 @@ async fn handle_resource(
     if target.verb == "watch" {
         return Box::pin(watch::answer(server, *target, form)).await;
     }
-    let input = RequestBody::read(request).await?;
+    let input = RequestBody::read_from(request).await?;
     if matches!(target.verb, "create" | "update") {
-        target.words = registry::words(&target.resource, &input);
+        target.raw_extensions = registry::raw_extensions_in_body(&target.resource, &input);
     }
     audit::with(|trail| trail.sent(&input));
-    let outcome = server.registry().perform(&target, &input).await?;
+    let outcome = server.registry().handle_request(&target, &input).await?;
     Ok(match outcome {
-        Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        Outcome::Object { object, stored, code } => encode::changed(&target, form, object, stored, code),
-        Outcome::List(list) => encode::list(&target, form, list)?,
-        Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
-        Outcome::Success(status) => encode::success(form, &status),
+        RequestOutcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
+        RequestOutcome::Object { object, stored, code } => encode::changed(&target, form, object, stored, code),
+        RequestOutcome::List(list) => encode::list(&target, form, list)?,
+        RequestOutcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
+        RequestOutcome::Success(status) => encode::success(form, &status),
     })
 }

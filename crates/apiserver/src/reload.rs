@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use apiserver_core::{metrics::Page, storage::ObjectStorage};
+use apiserver_core::{metrics::MetricsPage, storage::ObjectStorage};
 use authn::{AuthenticationFile, Authenticator};
 use authz::{Mode, config};
 use jiff::Timestamp;
@@ -141,28 +141,28 @@ impl Reloads {
     }
 
     /// Writes upstream's metrics.
-    pub fn write(&self, page: &mut Page, host_name: &str) {
+    pub fn write(&self, page: &mut MetricsPage, host_name: &str) {
         let server = hashed(&bootstrap::identity(host_name));
         for (what, Outcomes { counts, hash }) in self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             let name = |rest: &str| format!("apiserver_{what}_config_controller_{rest}");
             let labels = |status: &str| format!("apiserver_id_hash={server:?},status={status:?}");
             let split = "split by status and apiserver identity.";
             let total = format!("[BETA] Total number of automatic reloads of {what} configuration {split}");
-            page.header(&name("automatic_reloads_total"), &total, "counter");
+            page.write_header(&name("automatic_reloads_total"), &total, "counter");
             for (status, (count, _)) in &counts {
-                page.line(&name("automatic_reloads_total"), &labels(status), *count as f64);
+                page.write_sample(&name("automatic_reloads_total"), &labels(status), *count as f64);
             }
             let last = format!("[BETA] Timestamp of the last automatic reload of {what} configuration {split}");
-            page.header(&name("automatic_reload_last_timestamp_seconds"), &last, "gauge");
+            page.write_header(&name("automatic_reload_last_timestamp_seconds"), &last, "gauge");
             for (status, (_, at)) in &counts {
-                page.line(&name("automatic_reload_last_timestamp_seconds"), &labels(status), *at);
+                page.write_sample(&name("automatic_reload_last_timestamp_seconds"), &labels(status), *at);
             }
             let Some(hash) = hash else { continue };
             let info = format!(
                 "[ALPHA] Information about the last applied {what} configuration with hash as label, split by apiserver identity."
             );
-            page.header(&name("last_config_info"), &info, "gauge");
-            page.line(&name("last_config_info"), &format!("apiserver_id_hash={server:?},hash={hash:?}"), 1.0);
+            page.write_header(&name("last_config_info"), &info, "gauge");
+            page.write_sample(&name("last_config_info"), &format!("apiserver_id_hash={server:?},hash={hash:?}"), 1.0);
         }
     }
 }
@@ -233,9 +233,9 @@ mod tests {
         let reload = Reload { authorization, period: Duration::from_millis(5), ..Reload::default() };
         let (server, _dir) = fixture::server(Settings { reload, authorization: all(), ..Settings::default() }).await;
         let lines = || {
-            let mut page = Page::default();
+            let mut page = MetricsPage::default();
             server.shared.reloads.write(&mut page, "host");
-            page.text()
+            page.into_text()
         };
         let until = async |text: String| {
             std::fs::write(&file, text).unwrap();

@@ -9,7 +9,7 @@ use audit::Audit;
 use authn::Authentication;
 use authz::Authorization;
 use flowcontrol::Load;
-use registry::{allocate::network::Network, component_status::Component};
+use registry::{allocate::ip_network::IpNetwork, component_status::ComponentEndpoint};
 
 use crate::reload::Reload;
 
@@ -21,7 +21,7 @@ pub struct Settings {
     /// The node port of the service `kubernetes`.
     pub kubernetes_node_port: Option<u16>,
     /// The ranges of service addresses: one, or one of each family.
-    pub service_networks: Vec<Network>,
+    pub service_networks: Vec<IpNetwork>,
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
     /// Which credentials are accepted.
@@ -47,7 +47,7 @@ pub struct Settings {
     /// How long events are kept.
     pub event_ttl: Duration,
     /// The other parts of the control plane, of which `componentstatuses` tells.
-    pub components: Vec<Component>,
+    pub components: Vec<ComponentEndpoint>,
     /// Which files are read again.
     pub reload: Reload,
     /// Whether there are initializers, and how long a creation waits for them.
@@ -100,7 +100,7 @@ impl Default for Settings {
             served: ApiResourceConfig::default(),
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
-            components: Component::usual(),
+            components: ComponentEndpoint::default_components(),
             reload: Reload::default(),
             initializers: None,
             build: BuildInfo::default(),

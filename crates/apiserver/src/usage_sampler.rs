@@ -63,9 +63,9 @@ impl Before {
 /// Asks all kubelets once.
 async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
     let registry = server.registry();
-    let pods = registry.objects(loopback::find_resource("", "v1", "pods")?, "").await?;
+    let pods = registry.list_objects(loopback::find_resource("", "v1", "pods")?, "").await?;
     let images = images(&pods);
-    let nodes = registry.objects(loopback::find_resource("", "v1", "nodes")?, "").await?;
+    let nodes = registry.list_objects(loopback::find_resource("", "v1", "nodes")?, "").await?;
     let mut seen = HashMap::new();
     for node in &nodes {
         let page = match tokio::time::timeout(LIMIT, page(server, meta::name(node))).await {
@@ -106,8 +106,8 @@ fn images(pods: &[Value]) -> HashMap<Container, String> {
 
 async fn page(server: &Server, node: &str) -> Result<String, String> {
     let kubelet = connect::kubelet_of(server, node).await.map_err(|status| status.message)?;
-    let request = Request::get("/metrics/resource").header(header::HOST, kubelet.authority()).body(full_body(""));
-    let answer = kubelet.send(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
+    let request = Request::get("/metrics/resource").header(header::HOST, kubelet.host_and_port()).body(full_body(""));
+    let answer = kubelet.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
     if !answer.status().is_success() {
         return Err(format!("it answers {}", answer.status()));
     }
@@ -185,7 +185,7 @@ mod tests {
         let system = LoopbackClient::new(&**server.registry());
         let make = async |resource: &str, namespace: &str, object: Value| {
             let resource = apiserver_core::loopback::find_resource("", "v1", resource).unwrap();
-            system.create(ObjectKey { resource, namespace, name: "" }, &object).await.unwrap();
+            system.create_object(ObjectKey { resource, namespace, name: "" }, &object).await.unwrap();
         };
         let status = json!({"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}});

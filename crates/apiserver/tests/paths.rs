@@ -6,7 +6,7 @@ mod wire;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use ferry_apiserver::{Component, Local, Settings, Shutdown};
+use ferry_apiserver::{ComponentEndpoint, Local, Settings, Shutdown};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ async fn resources_have_no_heads() {
 
 #[tokio::test]
 async fn components_are_asked() {
-    let components = vec![Component { name: "scheduler", url: "https://127.0.0.1:1/healthz".into() }];
+    let components = vec![ComponentEndpoint { name: "scheduler", url: "https://127.0.0.1:1/healthz".into() }];
     let (service, _dir) = fixture::server_with(Settings { components, ..Settings::default() }).await;
     let path = "/api/v1/componentstatuses";
     let (code, list) = ask(&service, "GET", path, "*/*").await;

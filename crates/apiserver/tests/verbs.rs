@@ -82,7 +82,7 @@ fn deployment(name: &str) -> Value {
 
 #[tokio::test]
 async fn every_resource_is_created_read_changed_and_deleted() {
-    let served = ferry_apiserver::served::ApiResourceConfig::of([("api/all", "true")]).unwrap();
+    let served = ferry_apiserver::served::ApiResourceConfig::from_runtime_config([("api/all", "true")]).unwrap();
     let admission = fixture::without_accounts();
     let server = Fixture::with(ferry_apiserver::Settings { served, admission, ..Default::default() }).await;
     let mut seen = 0;

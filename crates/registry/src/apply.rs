@@ -4,54 +4,57 @@ use api::{Value, apply, json, meta, status::Status, yaml};
 use apiserver_core::{body::RequestBody, request::ResourceRequest};
 
 use super::{
-    FieldValidation, Outcome, Registry, WriteOptions,
-    update::{UpdateContext, UpdateScope, named_as},
+    FieldValidation, Registry, RequestOutcome, WriteOptions,
+    update::{UpdateContext, UpdateScope, check_identity},
 };
 
 /// The content type of an applied configuration.
 pub const CONTENT_TYPE: &str = "application/apply-patch+yaml";
 
 impl Registry {
-    /// Applies to an object, or to a part of it through a subresource.
-    pub(super) async fn apply_part(
+    /// Applies a configuration to an object or a subresource; creates a missing object.
+    pub(super) async fn apply_in_scope(
         &self,
-        target: &ResourceRequest,
-        input: &RequestBody,
-        part: UpdateScope,
-    ) -> Result<Outcome, Status> {
-        let options = WriteOptions::of_apply(target)?;
-        let config = Configuration::parse(&input.body)?;
+        request: &ResourceRequest,
+        body: &RequestBody,
+        scope: UpdateScope,
+    ) -> Result<RequestOutcome, Status> {
+        let options = WriteOptions::from_apply_request(request)?;
+        let config = ApplyConfiguration::parse(&body.body)?;
         let merge = |live: Option<&Value>| {
-            let writer = options.writer(apply::ApplyTarget::for_resource(&target.resource, &target.subresource));
+            let writer =
+                options.apply_request(apply::ApplyTarget::for_resource(&request.resource, &request.subresource));
             let force = options.force.unwrap_or_default();
             let applied = apply::apply_config(&writer, live, &config.value, force);
-            if let Some(mut why) = options.conversions.failure() {
+            if let Some(mut why) = options.converter.failure() {
                 why.message = format!("failed to convert old object: {}", why.message);
                 return Err(why);
             }
             let mut object = applied.map_err(|error| error.to_status())?;
-            config.check(target, options.validation)?;
-            identified(target, live, &mut object)?;
+            config.check_strict(request, options.validation)?;
+            check_applied_identity(request, live, &mut object)?;
             Ok(object)
         };
-        let changed = self.change(target, UpdateContext::asked(part, &options), |current| merge(Some(current))).await;
+        let changed = self
+            .update_object(request, UpdateContext::for_client(scope, &options), |current| merge(Some(current)))
+            .await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && part == UpdateScope::Main => {
-                (self.create_object(target, merge(None)?, options.dry_run).await?, 201)
+            Err(status) if status.code == 404 && scope == UpdateScope::Main => {
+                (self.create_object(request, merge(None)?, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
         };
-        Ok(changed.outcome(code))
+        Ok(changed.into_outcome(code))
     }
 }
 
-/// The object must be the one that the path names; a new one has no identity yet.
-fn identified(target: &ResourceRequest, live: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+/// Checks name, namespace and, for a new object, that the configuration sets no UID.
+fn check_applied_identity(request: &ResourceRequest, live: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     if live.is_none() {
         if meta::name(object).is_empty() {
             let message = format!(
                 "the name of the object ({} based on URL) was undeterminable: name must be provided",
-                target.name
+                request.name
             );
             return Err(Status::bad_request(message));
         }
@@ -59,22 +62,22 @@ fn identified(target: &ResourceRequest, live: Option<&Value>, object: &mut Value
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(Status::conflict(&target.resource, &target.name, &why));
+            return Err(Status::conflict(&request.resource, &request.name, &why));
         }
     }
-    named_as(target, object)
+    check_identity(request, object)
 }
 
-/// What a client applies.
-pub(super) struct Configuration {
-    /// The part of an object that it wants.
+/// A parsed apply configuration.
+pub(super) struct ApplyConfiguration {
+    /// The partial object.
     pub value: Value,
-    /// What strict decoding says of it.
+    /// The strict decoding error, if any.
     violation: Option<String>,
 }
 
-impl Configuration {
-    /// Reads YAML, of which JSON is a part.
+impl ApplyConfiguration {
+    /// Parses JSON or YAML.
     pub fn parse(body: &[u8]) -> Result<Self, Status> {
         let unreadable = |error: String| Status::bad_request(format!("error decoding YAML: {error}"));
         let (value, violation) = match json::parse(body) {
@@ -91,12 +94,12 @@ impl Configuration {
         }
     }
 
-    fn check(&self, target: &ResourceRequest, validation: FieldValidation) -> Result<(), Status> {
+    fn check_strict(&self, request: &ResourceRequest, validation: FieldValidation) -> Result<(), Status> {
         match (&self.violation, validation) {
             (Some(text), FieldValidation::Strict) => {
                 return Err(Status::bad_request(format!("error strict decoding YAML: {text}")));
             }
-            (Some(text), FieldValidation::Warn) => target.notes.warn(text),
+            (Some(text), FieldValidation::Warn) => request.warnings.add_warning(text),
             _ => {}
         }
         Ok(())

@@ -1,5 +1,4 @@
-//! `componentstatuses`, deprecated and served: whether the other parts of a control plane say that they are well. Nothing is
-//! stored; they are asked when somebody asks.
+//! `componentstatuses`, deprecated: probes the health endpoints of the other control plane components on request.
 
 use std::time::Duration;
 
@@ -9,93 +8,98 @@ use api::{
     status::Status,
 };
 use apiserver_core::{
-    backend::unverified,
+    backend::without_verification,
     body::RequestBody,
-    http_client::{Endpoint, client_tls},
+    http_client::{Endpoint, client_config_builder},
     request::ResourceRequest,
 };
 use async_trait::async_trait;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::{ListOptions, Outcome, Registry, VirtualResource};
+use crate::{ListOptions, Registry, RequestOutcome, VirtualResource};
 
-/// How long a part may take to answer.
-const LIMIT: Duration = Duration::from_secs(20);
-/// What the store is called.
-const STORE: &str = "etcd-0";
+/// Timeout of a health probe.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(20);
+/// The component name of the store.
+const STORE_NAME: &str = "etcd-0";
 
-/// A part of a control plane that answers on this machine.
+/// A control plane component on this machine.
 #[derive(Clone, Debug)]
-pub struct Component {
+pub struct ComponentEndpoint {
     /// Its name.
     pub name: &'static str,
-    /// Where it says how it is.
+    /// Its health URL.
     pub url: String,
 }
 
-impl Component {
-    /// Those that upstream expects beside an API server.
-    pub fn usual() -> Vec<Self> {
+impl ComponentEndpoint {
+    /// The components that upstream expects beside an API server.
+    pub fn default_components() -> Vec<Self> {
         let at = |name, port| Self { name, url: format!("https://127.0.0.1:{port}/healthz") };
         vec![at("controller-manager", 10257), at("scheduler", 10259)]
     }
 
-    /// What it says, or why it does not.
-    async fn ask(&self) -> Result<String, String> {
+    /// Probes the component; the error is the text of the failed condition.
+    async fn check_health(&self) -> Result<String, String> {
         let failed = |error: String| format!("Get {:?}: {error}", self.url);
-        // Whoever answers there is trusted: it is this machine.
-        let tls = client_tls(rustls::RootCertStore::empty()).map_err(failed)?;
-        let tls = unverified(&tls.with_no_client_auth());
+        // The endpoint is on this machine, so its certificate is not verified.
+        let tls = client_config_builder(rustls::RootCertStore::empty()).map_err(failed)?;
+        let tls = without_verification(&tls.with_no_client_auth());
         let endpoint = Endpoint::new(&self.url, tls).map_err(|error| failed(error.to_string()))?;
-        let answer = endpoint.get(LIMIT).await.map_err(|error| failed(error.to_string()))?;
+        let answer = endpoint.get(HEALTH_TIMEOUT).await.map_err(|error| failed(error.to_string()))?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         if answer.status.is_success() { Ok(text) } else { Err(text) }
     }
 }
 
-/// Answers requests for them.
-pub struct Components {
+/// Handles requests for `componentstatuses`.
+pub struct ComponentStatusHandler {
     /// The components whose health is reported.
-    pub components: Vec<Component>,
+    pub components: Vec<ComponentEndpoint>,
 }
 
 #[async_trait]
-impl VirtualResource for Components {
-    async fn handle(&self, registry: &Registry, target: &ResourceRequest, _: &RequestBody) -> Result<Outcome, Status> {
-        if target.verb == "list" {
-            let chosen = chosen(target)?;
-            let all = join_all(self.names().map(|name| self.status(registry, name))).await;
-            return Ok(Outcome::Objects(all.into_iter().flatten().filter(chosen).collect()));
+impl VirtualResource for ComponentStatusHandler {
+    async fn handle(
+        &self,
+        registry: &Registry,
+        request: &ResourceRequest,
+        _: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
+        if request.verb == "list" {
+            let chosen = list_filter(request)?;
+            let all = join_all(self.component_names().map(|name| self.component_status(registry, name))).await;
+            return Ok(RequestOutcome::Objects(all.into_iter().flatten().filter(chosen).collect()));
         }
-        match self.status(registry, &target.name).await {
-            Some(object) => Ok(Outcome::Object { object, stored: None, code: 200 }),
-            None => Err(unknown(&target.name)),
+        match self.component_status(registry, &request.name).await {
+            Some(object) => Ok(RequestOutcome::Object { object, stored: None, code: 200 }),
+            None => Err(component_not_found(&request.name)),
         }
     }
 }
 
-/// Which of them a list is about.
-fn chosen(target: &ResourceRequest) -> Result<impl Fn(&Value) -> bool, Status> {
-    // It says what is wrong with a list.
-    ListOptions::of(target)?;
-    let text = |name: &str| target.query.get(name).unwrap_or_default();
+/// The filter of a list request.
+fn list_filter(request: &ResourceRequest) -> Result<impl Fn(&Value) -> bool, Status> {
+    // Validates the list options.
+    ListOptions::from_request(request)?;
+    let text = |name: &str| request.query.get(name).unwrap_or_default();
     let bad = |error: api::selector::SelectorError| Status::bad_request(error.to_string());
     let labels = LabelSelector::parse(text("labelSelector")).map_err(bad)?;
-    let fields = FieldSelector::parse(text("fieldSelector"), &target.resource).map_err(bad)?;
+    let fields = FieldSelector::parse(text("fieldSelector"), &request.resource).map_err(bad)?;
     Ok(move |object: &Value| labels.matches(&Value::Null) && fields.matches(object))
 }
 
-impl Components {
-    fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.components.iter().map(|component| component.name).chain([STORE])
+impl ComponentStatusHandler {
+    fn component_names(&self) -> impl Iterator<Item = &'static str> {
+        self.components.iter().map(|component| component.name).chain([STORE_NAME])
     }
 
-    /// How a part is; `None`: there is no such part.
-    async fn status(&self, registry: &Registry, name: &str) -> Option<Value> {
+    /// The `ComponentStatus` of a component; `None` if it is unknown.
+    async fn component_status(&self, registry: &Registry, name: &str) -> Option<Value> {
         let said = match self.components.iter().find(|component| component.name == name) {
-            Some(component) => component.ask().await,
-            None if name == STORE => store(registry).await,
+            Some(component) => component.check_health().await,
+            None if name == STORE_NAME => check_store(registry).await,
             None => return None,
         };
         let (status, message) = match said {
@@ -109,15 +113,15 @@ impl Components {
     }
 }
 
-async fn store(registry: &Registry) -> Result<String, String> {
-    match tokio::time::timeout(LIMIT, registry.store().check_health()).await {
+async fn check_store(registry: &Registry) -> Result<String, String> {
+    match tokio::time::timeout(HEALTH_TIMEOUT, registry.store().check_health()).await {
         Ok(Ok(())) => Ok("ok".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the store does not answer in time".to_owned()),
+        Err(_) => Err("store health check timed out".to_owned()),
     }
 }
 
-fn unknown(name: &str) -> Status {
+fn component_not_found(name: &str) -> Status {
     let details = Some(json!({"name": name, "kind": "componentstatus"}));
     let message = format!("componentstatus {name:?} not found");
     Status { code: 404, reason: "NotFound", message, details, continue_token: None }

@@ -5,95 +5,101 @@ use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, statu
 use apiserver_core::{body::RequestBody, clock, initializers, request::ResourceRequest};
 use store::Precondition;
 
-use super::{FieldValidation, Outcome, Registry, SaveError, WriteOptions, update::Changed};
+use super::{FieldValidation, Registry, RequestOutcome, SaveError, WriteOptions, update::UpdatedObject};
 use crate::{
-    allocate,
-    allocate::{AllocationRequest, WriteOutcome},
+    allocate::{self, AllocationRequest, WriteOutcome},
     strategies,
 };
 
-/// How many generated names are tried until one is not taken.
-const DRAWS: usize = 8;
+/// Maximum number of generated names per create request.
+const MAX_NAME_ATTEMPTS: usize = 8;
 
 impl Registry {
-    pub(super) async fn create(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        let resource = &target.resource;
-        let options = WriteOptions::of(target, input)?;
-        let mut object = body(target, resource, input, options.validation)?;
-        same_version(target, &object)?;
-        options.note(apply::ApplyTarget::for_resource(resource, ""), None, &mut object);
-        let mut created = self.create_object(target, object, options.dry_run).await?;
+    pub(super) async fn create(&self, request: &ResourceRequest, body: &RequestBody) -> Result<RequestOutcome, Status> {
+        let resource = &request.resource;
+        let options = WriteOptions::from_request(request, body)?;
+        let mut object = decode_request_body(request, resource, body, options.validation)?;
+        check_api_version(request, &object)?;
+        options.track_managed_fields(apply::ApplyTarget::for_resource(resource, ""), None, &mut object);
+        let mut created = self.create_object(request, object, options.dry_run).await?;
         if !options.dry_run && initializers::is_pending(&created.object) {
-            created.object = self.initialized(target, created.object).await?;
+            created.object = self.wait_for_initialization(request, created.object).await?;
             created.stored = None;
         }
-        Ok(created.outcome(201))
+        Ok(created.into_outcome(201))
     }
 
-    /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
-    /// is drawn.
+    /// Creates a decoded and defaulted object with managed fields. A generated name that is taken is generated again.
     pub async fn create_object(
         &self,
-        target: &ResourceRequest,
+        request: &ResourceRequest,
         mut object: Value,
         dry_run: bool,
-    ) -> Result<Changed, Status> {
-        place(target, &mut object)?;
-        let attributes = AdmissionAttributes::create(self, target, dry_run);
+    ) -> Result<UpdatedObject, Status> {
+        prepare_metadata(request, &mut object)?;
+        let attributes = AdmissionAttributes::create(self, request, dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let base = meta::string_at(&object, &["metadata", "generateName"]).to_owned();
         if !meta::name(&object).is_empty() || base.is_empty() {
             return self.create_named(&attributes, object).await;
         }
-        for _ in 1..DRAWS {
-            match self.create_named(&attributes, named(object.clone(), &base)).await {
+        for _ in 1..MAX_NAME_ATTEMPTS {
+            match self.create_named(&attributes, with_generated_name(object.clone(), &base)).await {
                 Err(status) if status.reason == "AlreadyExists" => {}
                 outcome => return outcome,
             }
         }
-        self.create_named(&attributes, named(object, &base)).await
+        self.create_named(&attributes, with_generated_name(object, &base)).await
     }
 
-    async fn create_named(&self, attributes: &AdmissionAttributes<'_>, mut object: Value) -> Result<Changed, Status> {
+    async fn create_named(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        mut object: Value,
+    ) -> Result<UpdatedObject, Status> {
         let (resource, dry_run) = (&attributes.target.resource, attributes.dry_run);
         let begin = AllocationRequest { object: &mut object, current: None, dry_run };
         let reservation = allocate::reserve(self, resource, begin).await?;
-        let created = self.create_placed(attributes, object).await;
-        allocate::commit_or_release(self, reservation, WriteOutcome::of(&created)).await;
+        let created = self.create_allocated(attributes, object).await;
+        allocate::commit_or_release(self, reservation, WriteOutcome::from_result(&created)).await;
         created
     }
 
-    async fn create_placed(&self, attributes: &AdmissionAttributes<'_>, mut object: Value) -> Result<Changed, Status> {
-        let (target, dry_run) = (attributes.target, attributes.dry_run);
-        let resource = &target.resource;
-        let _entered = self.custom().enter(resource, meta::name(&object))?;
-        self.check_escalation(target, &object, None).await?;
-        prepare(target, &mut object);
+    async fn create_allocated(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        mut object: Value,
+    ) -> Result<UpdatedObject, Status> {
+        let (request, dry_run) = (attributes.target, attributes.dry_run);
+        let resource = &request.resource;
+        let _entered = self.crds().enter(resource, meta::name(&object))?;
+        self.check_escalation_of_write(request, &object, None).await?;
+        prepare_create(request, &mut object);
         let mut errors = validate::validate_create(resource, &object);
-        strategies::of(resource).check(&object, None, &mut errors);
+        strategies::strategy_for(resource).validate_object(&object, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid_object(resource, meta::name(&object), &errors));
         }
-        target.notes.warn_all(validate::collect_warnings(resource, &object, None));
+        request.warnings.add_warnings(validate::collect_warnings(resource, &object, None));
         self.admission().validate(attributes, &object).await?;
         if !dry_run {
-            unversioned(target, &mut object)?;
+            take_resource_version(request, &mut object)?;
         }
         let name = meta::name(&object).to_owned();
-        match self.save_with(resource, object, Precondition::Absent, dry_run, &target.words).await {
+        match self.save_object_with(resource, object, Precondition::Absent, dry_run, &request.raw_extensions).await {
             Ok((object, stored)) => {
-                if stored.is_some() && strategies::of(resource).is_awaited() {
-                    self.custom().settled(&object).await;
+                if stored.is_some() && strategies::strategy_for(resource).awaits_index() {
+                    self.crds().settled(&object).await;
                 }
-                Ok(Changed { object, stored })
+                Ok(UpdatedObject { object, stored })
             }
             Err(SaveError::Store(store::StoreError::Conflict { .. })) => Err(Status::already_exists(resource, &name)),
-            Err(unsaved) => Err(unsaved.status(resource, &name)),
+            Err(unsaved) => Err(unsaved.into_status(resource, &name)),
         }
     }
 }
 
-fn mode(validation: FieldValidation) -> decode::FieldValidation {
+fn decode_mode(validation: FieldValidation) -> decode::FieldValidation {
     match validation {
         FieldValidation::Ignore => decode::FieldValidation::Ignore,
         FieldValidation::Warn => decode::FieldValidation::Warn,
@@ -101,44 +107,50 @@ fn mode(validation: FieldValidation) -> decode::FieldValidation {
     }
 }
 
-/// Reads the body of a request as an object of a resource, with defaults. What is odd about it is noted, so that who is
-/// refused later is warned too.
-pub fn body(
-    target: &ResourceRequest,
+/// Decodes the request body as an object of `resource` and applies defaults. Decoding warnings are added to the
+/// request, so that they also accompany later errors.
+pub fn decode_request_body(
+    request: &ResourceRequest,
     resource: &Resource,
-    input: &RequestBody,
+    body: &RequestBody,
     validation: FieldValidation,
 ) -> Result<Value, Status> {
-    let (mut object, warnings) = decode::decode_body(resource, input.body_format()?, &input.body, mode(validation))?;
+    let (mut object, warnings) =
+        decode::decode_body(resource, body.detect_format()?, &body.body, decode_mode(validation))?;
     if resource.custom_schema.is_none() {
         defaults::apply_defaults(resource.ty, &mut object);
     }
-    target.notes.warn_all(warnings);
+    request.warnings.add_warnings(warnings);
     Ok(object)
 }
 
-/// What is sent to a custom resource must be of its version.
-pub(super) fn same_version(target: &ResourceRequest, object: &Value) -> Result<(), Status> {
-    let (given, wanted) = (meta::string_at(object, &["apiVersion"]), target.resource.api_version());
-    if given == wanted { Ok(()) } else { Err(other_version(given, &wanted)) }
+/// 400 if the object's `apiVersion` is not that of the request.
+pub(super) fn check_api_version(request: &ResourceRequest, object: &Value) -> Result<(), Status> {
+    let (given, wanted) = (meta::string_at(object, &["apiVersion"]), request.resource.api_version());
+    if given == wanted { Ok(()) } else { Err(api_version_mismatch(given, &wanted)) }
 }
 
-fn other_version(given: &str, wanted: &str) -> Status {
+fn api_version_mismatch(given: &str, wanted: &str) -> Status {
     Status::bad_request(format!(
         "the API version in the data ({given}) does not match the expected API version ({wanted})"
     ))
 }
 
-/// Makes a value an object of a resource: right kind, known fields, canonical form, defaults.
-pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+/// Decodes a value as an object of `resource`: checks its kind, handles unknown fields, canonicalizes it and applies
+/// defaults. Returns the object and warnings.
+pub fn decode_value(
+    resource: &Resource,
+    value: Value,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), Status> {
     if resource.custom_schema.is_some() {
         let (given, wanted) = (meta::string_at(&value, &["apiVersion"]), resource.api_version());
         if given != wanted {
-            return Err(other_version(given, &wanted));
+            return Err(api_version_mismatch(given, &wanted));
         }
-        return decode::decode_custom_value(resource, value, mode(validation));
+        return decode::decode_custom_value(resource, value, decode_mode(validation));
     }
-    let value = of_kind(resource, value)?;
+    let value = convert_kind(resource, value)?;
     let wrong = |message: String| {
         let (kind, version) = (resource.kind, resource.version);
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {message}"))
@@ -154,8 +166,8 @@ pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -
     Ok((object, warnings))
 }
 
-/// Checks `kind` and `apiVersion`, which a client may leave out, and converts between versions of one resource.
-fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
+/// Checks `kind` and `apiVersion`, both optional, and converts from other versions of the resource.
+fn convert_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     let Some(map) = value.as_object_mut() else {
         return Err(Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): couldn't get version/kind; it is not an object",
@@ -167,7 +179,7 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     let wanted = resource.api_version();
     decode::check_kind(resource, &version, &kind)?;
     if !version.is_empty() && version != wanted && convert::resource_written_through(resource, &value).is_none() {
-        return Err(other_version(&version, &wanted));
+        return Err(api_version_mismatch(&version, &wanted));
     }
     let mut value = if version.is_empty() { value } else { convert::convert_to(resource, value) };
     meta::object_mut(&mut value).insert("kind".into(), resource.kind.into());
@@ -175,14 +187,14 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     Ok(value)
 }
 
-/// Gives the object the namespace of the request, and takes from it what only the server says.
-fn place(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
+/// Sets the namespace of the request and removes system metadata that a client may not set.
+fn prepare_metadata(request: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     let given = meta::namespace(object).to_owned();
     let metadata = meta::metadata_mut(object);
-    if !target.resource.is_namespaced() {
+    if !request.resource.is_namespaced() {
         metadata.remove("namespace");
-    } else if given.is_empty() || given == target.namespace {
-        metadata.insert("namespace".into(), target.namespace.clone().into());
+    } else if given.is_empty() || given == request.namespace {
+        metadata.insert("namespace".into(), request.namespace.clone().into());
     } else {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::bad_request(why));
@@ -193,40 +205,40 @@ fn place(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is stored gets its version from the store. Who posts one is told so only now, as a failure of the store.
-fn unversioned(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
+/// Removes `resourceVersion`; 500 if a client set one, which upstream's storage layer reports this late too.
+fn take_resource_version(request: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     let given = meta::metadata_mut(object).remove("resourceVersion");
     let given = given.as_ref().and_then(Value::as_str).and_then(|given| given.parse::<u64>().ok());
-    if target.verb != "create" || given.is_none_or(|given| given == 0) {
+    if request.verb != "create" || given.is_none_or(|given| given == 0) {
         return Ok(());
     }
     let message = "resourceVersion should not be set on objects to be created".to_owned();
     Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
 }
 
-fn named(mut object: Value, base: &str) -> Value {
-    meta::metadata_mut(&mut object).insert("name".into(), apiserver_core::names::generated(base).into());
+fn with_generated_name(mut object: Value, base: &str) -> Value {
+    meta::metadata_mut(&mut object).insert("name".into(), apiserver_core::names::generate_name(base).into());
     object
 }
 
-/// What the server sets, not the client.
-fn prepare(target: &ResourceRequest, object: &mut Value) {
-    let resource = &target.resource;
+/// Sets system metadata, resets the status and calls the strategy.
+fn prepare_create(request: &ResourceRequest, object: &mut Value) {
+    let resource = &request.resource;
     let metadata = meta::metadata_mut(object);
     metadata.remove("generation");
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
-    metadata.insert("creationTimestamp".into(), clock::seconds().into());
+    metadata.insert("creationTimestamp".into(), clock::now_in_seconds().into());
     if resource.tracks_generation {
         metadata.insert("generation".into(), 1.into());
     }
-    let strategy = strategies::of(resource);
+    let strategy = strategies::strategy_for(resource);
     if resource.subresource("status").is_some() && !strategy.keeps_status_on_create() {
         reset_status(resource, object);
     }
-    strategy.prepare_create(object, &target.user);
+    strategy.prepare_create(object, &request.user);
 }
 
-/// Status belongs to whoever runs the object: a client's is dropped, and what the defaults say is put there.
+/// Replaces a client's status by the defaults.
 fn reset_status(resource: &Resource, object: &mut Value) {
     meta::object_mut(object).remove("status");
     if resource.custom_schema.is_some() {

@@ -11,96 +11,96 @@ use apiserver_core::{body::RequestBody, clock, document, query::Query, request::
 use serde_json::json;
 use store::{Precondition, Revision};
 
-use super::{Outcome, RETRIES, Registry, SaveError, deletion_waits};
+use super::{RETRIES, Registry, RequestOutcome, SaveError, deletion_waits};
 use crate::strategies;
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// What a client asks of a deletion.
+/// Parsed `DeleteOptions` of body and query.
 #[derive(Debug, Default)]
-struct Options {
-    grace: Option<i64>,
+struct DeleteOptions {
+    grace_period: Option<i64>,
     policy: Option<String>,
     uid: Option<String>,
     revision: Option<String>,
     dry_run: bool,
-    /// Whether nobody need be asked.
+    /// Whether admission has already run, as for an eviction.
     admitted: bool,
-    /// As admission sees them.
-    shown: Value,
+    /// The `DeleteOptions` object that admission sees.
+    admission_options: Value,
 }
 
-/// What became of an object.
-enum Deleted {
+/// The result of a deletion.
+enum DeleteOutcome {
     Gone(Value),
     Waiting(Value),
 }
 
 impl Registry {
-    pub(super) async fn delete(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        self.delete_with(target, &Options::of(input, &target.query)?).await
+    pub(super) async fn delete(&self, request: &ResourceRequest, body: &RequestBody) -> Result<RequestOutcome, Status> {
+        self.delete_with(request, &DeleteOptions::from_request(body, &request.query)?).await
     }
 
-    /// As [`Self::delete`], for who was admitted as something else: an eviction.
+    /// As [`Self::delete`], for an eviction that admission has accepted.
     pub(super) async fn delete_admitted(
         &self,
-        target: &ResourceRequest,
-        input: &RequestBody,
-    ) -> Result<Outcome, Status> {
-        let options = Options { admitted: true, ..Options::of(input, &target.query)? };
-        self.delete_with(target, &options).await
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
+        let options = DeleteOptions { admitted: true, ..DeleteOptions::from_request(body, &request.query)? };
+        self.delete_with(request, &options).await
     }
 
-    async fn delete_with(&self, target: &ResourceRequest, options: &Options) -> Result<Outcome, Status> {
-        let resource = &target.resource;
-        let object = match self.delete_one(target, &target.namespace, &target.name, options).await? {
-            Deleted::Gone(object) if !resource.returns_deleted => {
-                return Ok(Outcome::Success(success(resource, &object)));
+    async fn delete_with(&self, request: &ResourceRequest, options: &DeleteOptions) -> Result<RequestOutcome, Status> {
+        let resource = &request.resource;
+        let object = match self.delete_object(request, &request.namespace, &request.name, options).await? {
+            DeleteOutcome::Gone(object) if !resource.returns_deleted => {
+                return Ok(RequestOutcome::Success(deletion_success(resource, &object)));
             }
-            Deleted::Gone(object) | Deleted::Waiting(object) => object,
+            DeleteOutcome::Gone(object) | DeleteOutcome::Waiting(object) => object,
         };
-        Ok(Outcome::Object { object, stored: None, code: 200 })
+        Ok(RequestOutcome::Object { object, stored: None, code: 200 })
     }
 
     pub(super) async fn delete_collection(
         &self,
-        target: &ResourceRequest,
-        input: &RequestBody,
-    ) -> Result<Outcome, Status> {
-        let options = Options::of(input, &target.query)?;
-        let list = self.list(target).await?;
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
+        let options = DeleteOptions::from_request(body, &request.query)?;
+        let list = self.list(request).await?;
         for item in &list.items {
             let object = document::decode_record(&item.record).map_err(Status::internal_error)?;
-            match self.delete_one(target, meta::namespace(&object), meta::name(&object), &options).await {
-                // Somebody else was faster: that is what was asked for.
+            match self.delete_object(request, meta::namespace(&object), meta::name(&object), &options).await {
+                // The object is already gone, as requested.
                 Err(status) if status.code == 404 => {}
                 result => {
                     result?;
                 }
             }
         }
-        Ok(Outcome::List(list))
+        Ok(RequestOutcome::List(list))
     }
 
-    async fn delete_one(
+    async fn delete_object(
         &self,
-        target: &ResourceRequest,
+        request: &ResourceRequest,
         namespace: &str,
         name: &str,
-        options: &Options,
-    ) -> Result<Deleted, Status> {
-        let resource = &target.resource;
+        options: &DeleteOptions,
+    ) -> Result<DeleteOutcome, Status> {
+        let resource = &request.resource;
         for _ in 0..RETRIES {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
-            options.check(resource, &object)?;
+            options.check_preconditions(resource, &object)?;
             if !options.admitted {
-                let attributes = AdmissionAttributes::delete(self, target, &object, &options.shown);
+                let attributes = AdmissionAttributes::delete(self, request, &object, &options.admission_options);
                 self.admission().allow(&attributes).await?;
             }
             match self.delete_revision(resource, object, revision, options).await {
                 Err(SaveError::Store(store::StoreError::Conflict { current: Some(_), .. })) => continue,
-                result => return result.map_err(|unsaved| unsaved.status(resource, name)),
+                result => return result.map_err(|unsaved| unsaved.into_status(resource, name)),
             }
         }
         Err(Status::object_modified(resource, name))
@@ -111,36 +111,40 @@ impl Registry {
         resource: &Resource,
         object: Value,
         revision: Revision,
-        options: &Options,
-    ) -> Result<Deleted, SaveError> {
-        let marked = mark(resource, &object, options);
+        options: &DeleteOptions,
+    ) -> Result<DeleteOutcome, SaveError> {
+        let marked = mark_for_deletion(resource, &object, options);
         if !deletion_waits(resource, &marked) {
-            let graceful = strategies::of(resource).grace_period(&object, options.grace).is_some();
+            let graceful = strategies::strategy_for(resource).grace_period(&object, options.grace_period).is_some();
             if !graceful {
-                // Who never waits was never marked.
-                self.remove(resource, &object, revision, options.dry_run).await?;
-                return Ok(Deleted::Gone(object));
+                // Without a grace period the object is never marked.
+                self.remove_object(resource, &object, revision, options.dry_run).await?;
+                return Ok(DeleteOutcome::Gone(object));
             }
-            // Whoever watches sees that the wait is over before the object is gone.
-            let (saved, _) = self.save(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
+            // Watchers observe the final grace period before the deletion.
+            let (saved, _) =
+                self.save_object(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
             let revision = meta::string_at(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
-            self.remove(resource, &saved, revision, options.dry_run).await?;
-            return Ok(Deleted::Gone(saved));
+            self.remove_object(resource, &saved, revision, options.dry_run).await?;
+            return Ok(DeleteOutcome::Gone(saved));
         }
         if marked == object {
-            return Ok(Deleted::Waiting(object));
+            return Ok(DeleteOutcome::Waiting(object));
         }
-        let (saved, _) = self.save(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
-        Ok(Deleted::Waiting(saved))
+        let (saved, _) = self.save_object(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
+        Ok(DeleteOutcome::Waiting(saved))
     }
 }
 
-/// The object as it waits for its deletion: time, grace and finalizers set.
-fn mark(resource: &Resource, object: &Value, options: &Options) -> Value {
+/// Sets deletion timestamp, grace period and finalizers.
+fn mark_for_deletion(resource: &Resource, object: &Value, options: &DeleteOptions) -> Value {
     let mut marked = object.clone();
-    let strategy = strategies::of(resource);
-    finalizers(&mut marked, options.policy.as_deref().or(resource.orphans_by_default.then_some("Orphan")));
-    let grace = strategy.grace_period(object, options.grace).unwrap_or_default();
+    let strategy = strategies::strategy_for(resource);
+    set_propagation_finalizers(
+        &mut marked,
+        options.policy.as_deref().or(resource.orphans_by_default.then_some("Orphan")),
+    );
+    let grace = strategy.grace_period(object, options.grace_period).unwrap_or_default();
     let earlier = meta::value_at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
     let began = meta::is_deleting(object);
     if !began || earlier.is_some_and(|earlier| grace < earlier) {
@@ -157,8 +161,8 @@ fn mark(resource: &Resource, object: &Value, options: &Options) -> Value {
     marked
 }
 
-/// The finalizers that a propagation policy stands for.
-fn finalizers(object: &mut Value, policy: Option<&str>) {
+/// Replaces the finalizers of propagation policies by that of `policy`.
+fn set_propagation_finalizers(object: &mut Value, policy: Option<&str>) {
     let Some(policy) = policy else { return };
     let mut list: Vec<String> = meta::finalizers(object).map(str::to_owned).collect();
     list.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);
@@ -175,7 +179,7 @@ fn finalizers(object: &mut Value, policy: Option<&str>) {
     }
 }
 
-fn success(resource: &Resource, object: &Value) -> Value {
+fn deletion_success(resource: &Resource, object: &Value) -> Value {
     let mut details = json!({"name": meta::name(object), "kind": resource.name, "uid": meta::uid(object)});
     if !resource.group.is_empty() {
         details["group"] = resource.group.into();
@@ -183,12 +187,12 @@ fn success(resource: &Resource, object: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-impl Options {
-    fn of(input: &RequestBody, query: &Query) -> Result<Self, Status> {
+impl DeleteOptions {
+    fn from_request(body: &RequestBody, query: &Query) -> Result<Self, Status> {
         let ty = schema()
             .type_named("meta/v1.DeleteOptions")
             .ok_or_else(|| Status::internal_error("the schema lacks DeleteOptions"))?;
-        let body = input.decode_options(ty, "DeleteOptions")?;
+        let body = body.decode_options(ty, "DeleteOptions")?;
         let body = decode::canonicalize(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
         let text =
             |path: &[&str]| Some(meta::string_at(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -219,18 +223,18 @@ impl Options {
             shown["propagationPolicy"] = policy.as_str().into();
         }
         let (uid, revision) = (text(&["preconditions", "uid"]), text(&["preconditions", "resourceVersion"]));
-        Ok(Self { grace, policy, uid, revision, dry_run, admitted: false, shown })
+        Ok(Self { grace_period: grace, policy, uid, revision, dry_run, admitted: false, admission_options: shown })
     }
 
-    /// The object must be the one that is meant.
-    fn check(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
+    /// 409 if UID or `resourceVersion` preconditions do not match.
+    fn check_preconditions(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
         let (uid, revision) = (meta::uid(object), meta::string_at(object, &["metadata", "resourceVersion"]));
         let (what, wanted, found, perhaps) = match (&self.uid, &self.revision) {
             (Some(wanted), _) if wanted != uid => ("UID", wanted, uid, "deleted and then recreated"),
             (_, Some(wanted)) if wanted != revision => ("ResourceVersion", wanted, revision, "modified"),
             _ => return Ok(()),
         };
-        if strategies::of(resource).deletes_like_changes() {
+        if strategies::strategy_for(resource).reports_update_conflict() {
             let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
             return Err(Status::conflict(resource, meta::name(object), &why));
         }

@@ -1,28 +1,28 @@
-//! The registry: what every verb does to stored objects, the same for every resource.
+//! The generic registry: the implementation of every verb, shared by all resources.
 //!
-//! [`Registry::perform`] is called by the pipeline once a request is routed and allowed. Writes are "read, change, write if
-//! unchanged"; nothing is acknowledged before the store has it.
+//! The pipeline calls [`Registry::handle_request`] for an authorized request. Writes use optimistic concurrency: read,
+//! change, write with a revision precondition. A write is acknowledged after the store has committed it.
 
 pub mod allocate;
 mod apply;
 pub mod component_status;
+mod continue_token;
 mod create;
 mod delete;
 mod initialization;
 mod list;
 mod list_options;
-mod list_token;
-mod options;
-mod raw;
+mod object_storage;
+mod raw_extensions;
 pub mod reviews;
 mod save_error;
 pub mod selection;
-mod storage;
 pub mod strategies;
 mod subresources;
 pub mod token_request;
 mod update;
 mod virtual_resources;
+mod write_options;
 
 use std::{
     ops::RangeInclusive,
@@ -34,32 +34,36 @@ use admission::Admission;
 use api::{Value, meta, schema::Resource, status::Status};
 use apiextensions::CustomResourceDefinitions;
 use apiserver_core::{
-    body::RequestBody, catalog::BuiltIn, document, document::RawExtensions, initializers, request::ResourceRequest,
-    services::Services,
+    body::RequestBody,
+    catalog::BuiltInCatalog,
+    document::{self, RawExtensions},
+    initializers,
+    request::ResourceRequest,
+    services::ServiceResolver,
 };
 use authz::{Authorization, Authorizers};
 use bytes::Bytes;
-pub use create::body;
-pub use list::List;
+pub use create::decode_request_body;
+pub use list::ListPage;
 pub use list_options::ListOptions;
-pub use options::{FieldValidation, WriteOptions};
-pub use raw::words;
+pub use raw_extensions::raw_extensions_in_body;
 use save_error::SaveError;
 use store::{Precondition, Record, ResourceVersionMatch, Revision, Store, WatchCache, WriteRequest};
-pub use subresources::{kind_of, posted};
+pub use subresources::{decode_subresource_body, subresource_kind};
 use subresources::{scale_of, set_replicas};
 pub use virtual_resources::{VirtualResource, VirtualResources};
+pub use write_options::{FieldValidation, WriteOptions};
 
-use crate::allocate::Pools;
+use crate::allocate::AllocationPools;
 
-/// How often a change is tried again when somebody else wrote in between.
+/// Maximum number of attempts of an update that conflicts with other writers.
 const RETRIES: usize = 8;
 
-/// A document, and its revision.
-pub type Stored = (Bytes, Revision);
+/// A stored document and its revision.
+pub type StoredDocument = (Bytes, Revision);
 
-/// What a request came to.
-pub enum Outcome {
+/// The result of a request, before encoding.
+pub enum RequestOutcome {
     /// A stored document, to be sent as it is.
     Document {
         /// The document.
@@ -67,36 +71,36 @@ pub enum Outcome {
         /// Its revision.
         revision: Revision,
     },
-    /// An object that was written or made.
+    /// An object that was written or computed.
     Object {
         /// The object.
         object: Value,
-        /// As it is stored, if it is.
-        stored: Option<Stored>,
+        /// The stored document; `None` if nothing was stored or the object differs from it.
+        stored: Option<StoredDocument>,
         /// 200 or 201.
         code: u16,
     },
     /// A page of a list.
-    List(List),
+    List(ListPage),
     /// A list of objects that are not stored.
     Objects(Vec<Value>),
     /// A `Status` of success.
     Success(Value),
 }
 
-/// All objects, behind the verbs.
+/// The generic registry of all stored resources.
 pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<WatchCache>,
     authorizers: Arc<Authorizers>,
-    custom: Arc<CustomResourceDefinitions>,
-    pools: Pools,
-    services: Arc<Services>,
-    /// How long ephemeral objects are kept.
+    crds: Arc<CustomResourceDefinitions>,
+    pools: AllocationPools,
+    services: Arc<ServiceResolver>,
+    /// TTL of ephemeral objects.
     event_ttl: Duration,
-    /// How long a creation waits for initializers.
-    initialization: Duration,
-    /// Set once, before the first request: its plug-ins need what is made of a registry.
+    /// Timeout of a create that waits for initializers.
+    initialization_timeout: Duration,
+    /// Set once, before the first request, because plug-ins need components that hold the registry.
     admission: OnceLock<Admission>,
     /// Set once, before the first request.
     virtual_resources: OnceLock<VirtualResources>,
@@ -104,8 +108,8 @@ pub struct Registry {
 
 /// The configuration of a registry.
 pub struct RegistryConfig<'a> {
-    /// The ranges of service addresses: one, or one of each family.
-    pub service_networks: &'a [allocate::network::Network],
+    /// Service CIDRs: one, or one per IP family.
+    pub service_networks: &'a [allocate::ip_network::IpNetwork],
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
     /// The authorization modes.
@@ -113,208 +117,216 @@ pub struct RegistryConfig<'a> {
     /// The TTL of events.
     pub event_ttl: Duration,
     /// The timeout of initializers.
-    pub initialization: Duration,
+    pub initialization_timeout: Duration,
 }
 
 impl Registry {
-    /// A registry over a store, all of which is loaded into the watch cache.
+    /// Creates a registry over `store` and loads all objects into the watch cache.
     pub async fn new(store: Arc<dyn Store>, config: RegistryConfig<'_>) -> Result<Self, store::StoreError> {
-        let cache =
-            Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltIn), store::HistoryWindow::default()).await?);
+        let cache = Arc::new(
+            WatchCache::with_engine(store.clone(), Arc::new(BuiltInCatalog), store::HistoryWindow::default()).await?,
+        );
         let authorizers = Authorizers::new(config.authorization, &cache)?;
-        let services = Arc::new(Services::new(&cache)?);
+        let services = Arc::new(ServiceResolver::new(&cache)?);
         let custom = Arc::new(CustomResourceDefinitions::new(&cache, &services)?);
         Ok(Self {
             store,
             cache,
             authorizers,
-            custom,
-            pools: Pools::new(config.service_networks, config.node_ports),
+            crds: custom,
+            pools: AllocationPools::new(config.service_networks, config.node_ports),
             services,
             event_ttl: config.event_ttl,
-            initialization: config.initialization,
+            initialization_timeout: config.initialization_timeout,
             admission: OnceLock::new(),
             virtual_resources: OnceLock::new(),
         })
     }
 
-    /// Who knows who may do what.
+    /// The authorizer chain.
     pub fn authorizers(&self) -> &Arc<Authorizers> {
         &self.authorizers
     }
 
-    /// The definitions of custom resources.
-    pub fn custom(&self) -> &Arc<CustomResourceDefinitions> {
-        &self.custom
+    /// The CRDs and the custom resources they define.
+    pub fn crds(&self) -> &Arc<CustomResourceDefinitions> {
+        &self.crds
     }
 
-    /// How long a creation waits for initializers.
-    pub fn initialization(&self) -> Duration {
-        self.initialization
+    /// Timeout of a create that waits for initializers.
+    pub fn initialization_timeout(&self) -> Duration {
+        self.initialization_timeout
     }
 
-    /// What can be handed out.
-    pub fn pools(&self) -> &Pools {
+    /// The allocation pools of the cluster.
+    pub fn pools(&self) -> &AllocationPools {
         &self.pools
     }
 
-    /// Where services lead.
-    pub fn services(&self) -> &Arc<Services> {
+    /// The endpoints of services.
+    pub fn services(&self) -> &Arc<ServiceResolver> {
         &self.services
     }
 
-    /// Who is asked before every write. Until it is set everything is admitted.
+    /// The admission chain; empty until [`Self::set_admission`].
     pub fn admission(&self) -> Admission {
         self.admission.get().cloned().unwrap_or_default()
     }
 
-    /// Sets who is asked; the first call counts.
+    /// Sets the admission chain; only the first call has an effect.
     pub fn set_admission(&self, admission: Admission) {
         self.admission.get_or_init(|| admission);
     }
 
-    /// Sets the virtual resources; the first call counts.
+    /// Sets the virtual resources; only the first call has an effect.
     pub fn set_virtual_resources(&self, resources: VirtualResources) {
         self.virtual_resources.get_or_init(|| resources);
     }
 
-    /// The store, for health.
+    /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// What lists and watches read.
+    /// The watch cache, which serves lists and watches.
     pub fn cache(&self) -> &Arc<WatchCache> {
         &self.cache
     }
 
-    /// Does what a request asks for.
-    pub async fn perform(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+    /// Handles a request.
+    pub async fn handle_request(
+        &self,
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
         let virtual_resources = self.virtual_resources.get();
-        if let Some(handler) = virtual_resources.and_then(|all| all.find(&target.resource, &target.subresource)) {
-            return handler.handle(self, target, input).await;
+        if let Some(handler) =
+            virtual_resources.and_then(|all| all.find_handler(&request.resource, &request.subresource))
+        {
+            return handler.handle(self, request, body).await;
         }
-        if !target.subresource.is_empty() || target.resource.name == "bindings" {
-            return self.subresource(target, input).await;
+        if !request.subresource.is_empty() || request.resource.name == "bindings" {
+            return self.handle_subresource(request, body).await;
         }
-        match target.verb {
+        match request.verb {
             "get" => {
-                self.has_reached(target).await?;
-                self.shown(target).await
+                self.check_min_revision(request).await?;
+                self.get_object(request).await
             }
-            "list" => self.list(target).await.map(Outcome::List),
-            "create" => self.create(target, input).await,
-            "update" => self.update(target, input).await,
-            "patch" => self.patch(target, input).await,
-            "delete" => self.delete(target, input).await,
-            "deletecollection" => self.delete_collection(target, input).await,
+            "list" => self.list(request).await.map(RequestOutcome::List),
+            "create" => self.create(request, body).await,
+            "update" => self.update(request, body).await,
+            "patch" => self.patch(request, body).await,
+            "delete" => self.delete(request, body).await,
+            "deletecollection" => self.delete_collection(request, body).await,
             _ => Err(Status::method_not_allowed()),
         }
     }
 
-    /// The object of a request as it is stored, if who asks may see it.
-    async fn shown(&self, target: &ResourceRequest) -> Result<Outcome, Status> {
-        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
-        if initializers::enabled() {
-            initializers::visible(target, &document::decode_record(&record).map_err(Status::internal_error)?)?;
+    /// Returns the stored object of a get request, in the version of the request.
+    async fn get_object(&self, request: &ResourceRequest) -> Result<RequestOutcome, Status> {
+        let record = self.read_record(&request.resource, &request.namespace, &request.name).await?;
+        if initializers::is_enabled() {
+            initializers::check_visible(request, &document::decode_record(&record).map_err(Status::internal_error)?)?;
         }
-        if CustomResourceDefinitions::is_converted_by_webhook(&target.resource) {
+        if CustomResourceDefinitions::is_converted_by_webhook(&request.resource) {
             let object = document::decode_record(&record).map_err(Status::internal_error)?;
-            let object = self.custom.one_in_version(&target.resource, object).await?;
-            return Ok(Outcome::Object { object, stored: None, code: 200 });
+            let object = self.crds.one_in_version(&request.resource, object).await?;
+            return Ok(RequestOutcome::Object { object, stored: None, code: 200 });
         }
-        Ok(Outcome::Document { value: record.value, revision: record.revision })
+        Ok(RequestOutcome::Document { value: record.value, revision: record.revision })
     }
 
-    /// The record of an object, or 404.
-    pub async fn read(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Record, Status> {
+    /// Reads the record of an object; 404 if it does not exist.
+    pub async fn read_record(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Record, Status> {
         let key = document::storage_key(resource, namespace, name);
         match self.store.get(&key).await {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(Status::not_found(resource, name)),
-            Err(error) => Err(failed(resource, name, error)),
+            Err(error) => Err(status_from_store_error(resource, name, error)),
         }
     }
 
-    /// The object itself, in the version of `resource`, or 404.
+    /// Reads an object in the version of `resource`; 404 if it does not exist.
     pub async fn read_object(
         &self,
         resource: &Resource,
         namespace: &str,
         name: &str,
     ) -> Result<(Value, Revision), Status> {
-        let record = self.read(resource, namespace, name).await?;
+        let record = self.read_record(resource, namespace, name).await?;
         let object = document::decode_record(&record).map_err(Status::internal_error)?;
-        Ok((self.custom.one_in_version(resource, object).await?, record.revision))
+        Ok((self.crds.one_in_version(resource, object).await?, record.revision))
     }
 
-    /// All objects of a resource, or those of one namespace, in its version.
-    pub async fn objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
+    /// Lists all objects of a resource, or of one namespace, in the version of `resource`.
+    pub async fn list_objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
         let snapshot =
             self.cache.snapshot(&document::storage_key(resource, namespace, ""), ResourceVersionMatch::Newest).await;
         let snapshot = snapshot.map_err(Status::internal_error)?;
         let decoded = snapshot.items_after(None).map(|item| document::decode_record(&item.record));
         let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
-        self.custom.in_version(resource, decoded).await
+        self.crds.in_version(resource, decoded).await
     }
 
-    /// Asks whoever looks at what a write would grant.
-    async fn check_escalation(
+    /// Runs the escalation check of the resource, if it has one.
+    async fn check_escalation_of_write(
         &self,
-        target: &ResourceRequest,
+        request: &ResourceRequest,
         object: &Value,
         current: Option<&Value>,
     ) -> Result<(), Status> {
-        match strategies::of(&target.resource).escalation_check() {
-            Some(guard) => {
+        match strategies::strategy_for(&request.resource).escalation_check() {
+            Some(check) => {
                 let authorizers = &self.authorizers;
-                guard.check_escalation(authz::EscalationAttributes { authorizers, target, object, current }).await
+                check
+                    .check_escalation(authz::EscalationAttributes { authorizers, target: request, object, current })
+                    .await
             }
             None => Ok(()),
         }
     }
 
-    /// Writes an object and gives it its revision. Of a dry run nothing is stored.
-    async fn save(
+    /// Writes an object and sets its `resourceVersion`. A dry run stores nothing.
+    async fn save_object(
         &self,
         resource: &Resource,
         object: Value,
-        guard: Precondition,
+        precondition: Precondition,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), SaveError> {
-        self.save_with(resource, object, guard, dry_run, &RawExtensions::default()).await
+    ) -> Result<(Value, Option<StoredDocument>), SaveError> {
+        self.save_object_with(resource, object, precondition, dry_run, &RawExtensions::default()).await
     }
 
-    /// The same, with raw fields in the words that they came in.
-    async fn save_with(
+    /// As [`Self::save_object`], with raw fields in the bytes that the client sent.
+    async fn save_object_with(
         &self,
         resource: &Resource,
         mut object: Value,
-        guard: Precondition,
+        precondition: Precondition,
         dry_run: bool,
-        words: &RawExtensions,
-    ) -> Result<(Value, Option<Stored>), SaveError> {
+        raw_extensions: &RawExtensions,
+    ) -> Result<(Value, Option<StoredDocument>), SaveError> {
         let key = document::storage_key(resource, meta::namespace(&object), meta::name(&object));
-        let other = self.custom.to_stored(resource, &object).await?;
+        let other = self.crds.to_stored(resource, &object).await?;
         if dry_run {
-            let current = if guard == Precondition::Absent { self.store.get(&key).await? } else { None };
-            let taken =
-                |current| store::StoreError::Conflict { key: key.into(), precondition: guard, current: Some(current) };
+            let current = if precondition == Precondition::Absent { self.store.get(&key).await? } else { None };
+            let taken = |current| store::StoreError::Conflict { key: key.into(), precondition, current: Some(current) };
             return match (current, other) {
                 (Some(current), _) => Err(taken(current).into()),
-                (None, Some(other)) => Ok((self.custom.one_in_version(resource, other).await?, None)),
+                (None, Some(other)) => Ok((self.crds.one_in_version(resource, other).await?, None)),
                 (None, None) => Ok((object, None)),
             };
         }
-        let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let value = document::encode_with(other.as_ref().unwrap_or(&object), words);
-        let write = WriteRequest { key: key.as_str().into(), precondition: guard, value: Some(value.clone()), ttl };
+        let ttl = strategies::strategy_for(resource).is_ephemeral().then_some(self.event_ttl);
+        let value = document::encode_with(other.as_ref().unwrap_or(&object), raw_extensions);
+        let write = WriteRequest { key: key.as_str().into(), precondition, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         self.cache.wait_until_cached(&key, revision).await;
         let mut is_whole = true;
         match (other, &resource.custom_schema) {
-            (Some(other), _) => object = self.custom.one_in_version(resource, other).await?,
-            // A status that the schema fills in is not stored with a new object, but it is read.
+            (Some(other), _) => object = self.crds.one_in_version(resource, other).await?,
+            // A status that the schema defaults is not stored with a new object, but it is returned.
             (None, Some(custom)) if object.get("status").is_none() => {
                 custom.default(&mut object);
                 is_whole = object.get("status").is_none();
@@ -325,8 +337,8 @@ impl Registry {
         Ok((object, is_whole.then_some((value, revision))))
     }
 
-    /// Removes an object for good.
-    async fn remove(
+    /// Deletes an object from the store and releases its allocations.
+    async fn remove_object(
         &self,
         resource: &Resource,
         object: &Value,
@@ -345,19 +357,19 @@ impl Registry {
         };
         let revision = self.store.write(write).await?;
         self.cache.wait_until_cached(&key, revision).await;
-        allocate::removed(self, resource, object).await;
+        allocate::release_removed(self, resource, object).await;
         Ok(())
     }
 }
 
-/// Whether an object that is being deleted still waits: for a finalizer, for its strategy, or for its grace period.
+/// Whether a deletion still waits for a finalizer, the strategy or the grace period.
 fn deletion_waits(resource: &Resource, object: &Value) -> bool {
     meta::finalizers(object).next().is_some()
-        || strategies::of(resource).holds_deletion(object)
+        || strategies::strategy_for(resource).holds_deletion(object)
         || meta::integer_at(object, &["metadata", "deletionGracePeriodSeconds"]) > 0
 }
 
-/// 409: the object is not the one that a change means, said as upstream's storage says it, key included.
+/// 409 for a failed UID or resourceVersion precondition, in the words of upstream's storage layer.
 fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: &str, found: &str) -> Status {
     let key = document::storage_key(resource, meta::namespace(object), meta::name(object));
     let key = store::KeyLayout::Upstream("/registry".into()).to_etcd(&key);
@@ -368,8 +380,8 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
     Status::conflict(resource, meta::name(object), &why)
 }
 
-/// A store's error as a client sees it.
-pub fn failed(resource: &Resource, name: &str, error: store::StoreError) -> Status {
+/// Converts a store error into the response status.
+pub fn status_from_store_error(resource: &Resource, name: &str, error: store::StoreError) -> Status {
     match error {
         store::StoreError::Conflict { current: None, .. } => Status::not_found(resource, name),
         store::StoreError::Conflict { precondition: Precondition::Absent, .. } => {
@@ -381,7 +393,7 @@ pub fn failed(resource: &Resource, name: &str, error: store::StoreError) -> Stat
         }
         store::StoreError::Future { requested, current } => Status::resource_version_too_large(requested, current),
         error => {
-            tracing::error!(%error, "the store failed");
+            tracing::error!(%error, "registry: store request failed, responding with 500");
             Status::internal_error(error)
         }
     }

@@ -1,62 +1,65 @@
-//! What a client asks of a list or a watch, checked as upstream checks it: the same refusals in the same words.
+//! `ListOptions` of a list or a watch, validated with upstream's rules and error texts.
 
 use api::{status::Status, validate::FieldError};
 use apiserver_core::request::ResourceRequest;
 use store::{ResourceVersionMatch, Revision};
 
-use super::{list_token, list_token::Token, selection::Selection};
+use super::{
+    continue_token::{self, ContinueToken},
+    selection::SelectionPredicate,
+};
 
 const MATCH: &str = "resourceVersionMatch";
 const EXACT: &str = "Exact";
 const NOT_OLDER: &str = "NotOlderThan";
 
-/// What a client asks of a list or a watch.
+/// Parsed and validated `ListOptions`.
 #[derive(Clone, Debug)]
 pub struct ListOptions {
-    /// Which objects.
-    pub selection: Selection,
+    /// The label and field selectors.
+    pub selection: SelectionPredicate,
     /// `resourceVersion`, as it was sent.
     pub revision: String,
     revision_match: String,
-    /// At most so many objects; `None`: all.
+    /// Maximum number of objects; `None`: unlimited.
     pub limit: Option<usize>,
-    next: Option<String>,
-    /// Whether a watch begins with what exists already.
-    pub initial: Option<bool>,
-    /// Whether a watch tells how far it is.
+    continue_token: Option<String>,
+    /// `sendInitialEvents`: whether a watch starts with the existing objects.
+    pub send_initial_events: Option<bool>,
+    /// `allowWatchBookmarks`.
     pub bookmarks: bool,
-    /// How long a watch lasts, in seconds.
+    /// `timeoutSeconds`.
     pub timeout: Option<i64>,
 }
 
-/// Which state a list shows, and where in it the page begins.
-pub struct Start {
-    /// The state.
+/// The state that a list reads and the start of the page.
+pub struct ListStart {
+    /// The revision to read.
     pub at: ResourceVersionMatch,
-    /// Only what comes after this key.
+    /// The page starts after this key.
     pub after: Option<String>,
 }
 
 impl ListOptions {
-    /// Reads the query of a request.
-    pub fn of(target: &ResourceRequest) -> Result<Self, Status> {
-        let query = &target.query;
+    /// Parses the query of a request.
+    pub fn from_request(request: &ResourceRequest) -> Result<Self, Status> {
+        let query = &request.query;
         let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
         let mut options = Self {
-            selection: Selection::of(target)?,
+            selection: SelectionPredicate::from_request(request)?,
             revision: text("resourceVersion"),
             revision_match: text(MATCH),
             limit: None,
-            next: query.get("continue").map(str::to_owned),
-            initial: query.all("sendInitialEvents").next().map(is_set),
-            bookmarks: query.flag("allowWatchBookmarks"),
-            timeout: number(query.get("timeoutSeconds"))?,
+            continue_token: query.get("continue").map(str::to_owned),
+            send_initial_events: query.get_all("sendInitialEvents").next().map(parse_flag),
+            bookmarks: query.is_set("allowWatchBookmarks"),
+            timeout: parse_integer(query.get("timeoutSeconds"))?,
         };
-        let limit = number(query.get("limit"))?;
+        let limit = parse_integer(query.get("limit"))?;
         options.limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-        let watch = target.verb == "watch";
+        let watch = request.verb == "watch";
         if watch {
-            options.begin_with_existing();
+            options.default_initial_events();
         }
         let errors = if watch { options.watch_errors() } else { options.list_errors() };
         if errors.is_empty() {
@@ -66,10 +69,13 @@ impl ListOptions {
         }
     }
 
-    /// A watch that names no revision wants what exists.
-    fn begin_with_existing(&mut self) {
-        if self.initial.is_none() && self.revision_match.is_empty() && matches!(self.revision.as_str(), "" | "0") {
-            self.initial = Some(true);
+    /// A watch without `resourceVersion` starts with the existing objects.
+    fn default_initial_events(&mut self) {
+        if self.send_initial_events.is_none()
+            && self.revision_match.is_empty()
+            && matches!(self.revision.as_str(), "" | "0")
+        {
+            self.send_initial_events = Some(true);
             NOT_OLDER.clone_into(&mut self.revision_match);
         }
     }
@@ -83,7 +89,7 @@ impl ListOptions {
             }
         };
         forbidden(self.revision.is_empty(), "resourceVersionMatch is forbidden unless resourceVersion is provided");
-        forbidden(self.next.is_some(), "resourceVersionMatch is forbidden when continue is provided");
+        forbidden(self.continue_token.is_some(), "resourceVersionMatch is forbidden when continue is provided");
         if !matches!(given, "" | EXACT | NOT_OLDER) {
             errors.push(FieldError::not_supported(MATCH, given, &[EXACT, NOT_OLDER, ""]));
         }
@@ -91,7 +97,7 @@ impl ListOptions {
             let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
             errors.push(FieldError::forbidden(MATCH, why));
         }
-        if self.initial.is_some() {
+        if self.send_initial_events.is_some() {
             errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
         errors
@@ -100,40 +106,40 @@ impl ListOptions {
     fn watch_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let given = self.revision_match.as_str();
-        if self.initial.is_some() && given != NOT_OLDER {
+        if self.send_initial_events.is_some() && given != NOT_OLDER {
             let why = format!("sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}");
             errors.push(FieldError::forbidden(MATCH, why));
         }
         if given.is_empty() {
             return errors;
         }
-        if self.initial.is_none() {
+        if self.send_initial_events.is_none() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
             errors.push(FieldError::forbidden(MATCH, why));
         }
         if given != NOT_OLDER {
             errors.push(FieldError::not_supported(MATCH, given, &[NOT_OLDER]));
         }
-        if self.next.is_some() {
+        if self.continue_token.is_some() {
             let why = "resourceVersionMatch is forbidden when continue is provided";
             errors.push(FieldError::forbidden(MATCH, why));
         }
         errors
     }
 
-    /// Which page of which state a list shows; `prefix` is that of the collection.
-    pub fn start(&self, prefix: &str) -> Result<Start, Status> {
-        if let Some(text) = &self.next {
-            let token = list_token::read(text).map_err(Status::bad_request)?;
+    /// Resolves revision and start of the page; `prefix` is the key prefix of the collection.
+    pub fn list_start(&self, prefix: &str) -> Result<ListStart, Status> {
+        if let Some(text) = &self.continue_token {
+            let token = continue_token::decode_continue_token(text).map_err(Status::bad_request)?;
             if !matches!(self.revision.as_str(), "" | "0") {
                 return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
             }
-            let Token { revision, after } = token;
+            let ContinueToken { revision, after } = token;
             let at = revision.map_or(ResourceVersionMatch::Newest, ResourceVersionMatch::Exactly);
-            return Ok(Start { at, after: Some(format!("{prefix}{after}")) });
+            return Ok(ListStart { at, after: Some(format!("{prefix}{after}")) });
         }
         let invalid = |why: String| Status::bad_request(format!("invalid resource version: {why}"));
-        let revision = revision(&self.revision).map_err(invalid)?;
+        let revision = parse_resource_version(&self.revision).map_err(invalid)?;
         let legacy_exact = self.revision_match.is_empty() && self.limit.is_some();
         let at = match revision {
             None => ResourceVersionMatch::Newest,
@@ -141,41 +147,52 @@ impl ListOptions {
             Some(revision) if self.revision_match == EXACT || legacy_exact => ResourceVersionMatch::Exactly(revision),
             Some(revision) => ResourceVersionMatch::NotBefore(revision),
         };
-        Ok(Start { at, after: None })
+        Ok(ListStart { at, after: None })
     }
 
-    /// The revision that a watch, or a read of one object, names.
-    pub fn parsed_revision(text: &str) -> Result<Option<Revision>, Status> {
+    /// Parses the `resourceVersion` of a watch or a get request.
+    pub fn parse_revision(text: &str) -> Result<Option<Revision>, Status> {
         // Upstream gives neither a reason nor a better code.
-        revision(text).map_err(|message| Status { code: 500, reason: "", message, details: None, continue_token: None })
+        parse_resource_version(text).map_err(|message| Status {
+            code: 500,
+            reason: "",
+            message,
+            details: None,
+            continue_token: None,
+        })
     }
 }
 
-/// What Go takes a text in a query for.
-fn is_set(text: &str) -> bool {
+/// Parses a query flag as upstream's conversion does: everything but `false` and `0` is true.
+fn parse_flag(text: &str) -> bool {
     !(text.eq_ignore_ascii_case("false") || text == "0")
 }
 
-fn number(text: Option<&str>) -> Result<Option<i64>, Status> {
+fn parse_integer(text: Option<&str>) -> Result<Option<i64>, Status> {
     let Some(text) = text else { return Ok(None) };
     match text.parse() {
         Ok(number) => Ok(Some(number)),
-        Err(error) => Err(Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {}", why(&error)))),
+        Err(error) => {
+            Err(Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {}", parse_int_reason(&error))))
+        }
     }
 }
 
-/// `None` for an empty text.
-fn revision(text: &str) -> Result<Option<Revision>, String> {
+/// Parses a `resourceVersion`; `None` if it is empty.
+fn parse_resource_version(text: &str) -> Result<Option<Revision>, String> {
     if text.is_empty() {
         return Ok(None);
     }
     let digits = if text.starts_with('+') { "+" } else { text };
     digits.parse().map(Some).map_err(|error| {
-        format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {}", why(&error))
+        format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {}",
+            parse_int_reason(&error)
+        )
     })
 }
 
-fn why(error: &std::num::ParseIntError) -> &'static str {
+fn parse_int_reason(error: &std::num::ParseIntError) -> &'static str {
     match error.kind() {
         std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
         _ => "invalid syntax",

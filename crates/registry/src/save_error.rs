@@ -1,15 +1,15 @@
-//! Why an object was not written: the store, or whoever makes the stored version of it.
+//! Errors of writes: from the store, or from converting to the storage version.
 
 use api::{schema::Resource, status::Status};
 
-use super::failed;
+use super::status_from_store_error;
 
-/// Why an object was not written.
+/// A failed write.
 pub enum SaveError {
-    /// The store did not take it.
+    /// The store rejected the write.
     Store(store::StoreError),
-    /// It is not to be had in the version that is stored.
-    Refused(Status),
+    /// The conversion to the storage version failed.
+    Conversion(Status),
 }
 
 impl From<store::StoreError> for SaveError {
@@ -20,16 +20,16 @@ impl From<store::StoreError> for SaveError {
 
 impl From<Status> for SaveError {
     fn from(status: Status) -> Self {
-        Self::Refused(status)
+        Self::Conversion(status)
     }
 }
 
 impl SaveError {
-    /// What a client is told.
-    pub fn status(self, resource: &Resource, name: &str) -> Status {
+    /// The response status.
+    pub fn into_status(self, resource: &Resource, name: &str) -> Status {
         match self {
-            Self::Store(error) => failed(resource, name, error),
-            Self::Refused(status) => status,
+            Self::Store(error) => status_from_store_error(resource, name, error),
+            Self::Conversion(status) => status,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about, decided by what the cache knows of a document without decoding it.
+//! Label and field selection for lists and watches, evaluated on the indexed fields of cached items without decoding.
 
 use api::{
     Value, convert, meta,
@@ -9,77 +9,77 @@ use api::{
 use apiserver_core::{catalog::catalog, document, initializers, request::ResourceRequest};
 use store::CachedItem;
 
-/// Which objects a list or a watch is about.
+/// The label and field selectors of a list or a watch.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub struct SelectionPredicate {
     labels: LabelSelector,
-    fields: Vec<Term>,
-    /// What is asked of the fields of a custom resource, which are read from the object as its schema is now.
+    fields: Vec<FieldTerm>,
+    /// Selectable fields of a custom resource, which are read from the decoded object.
     custom: Option<(ResourceRef, FieldSelector)>,
     namespaced: bool,
 }
 
-/// A field that must, or must not, have a value.
+/// One field requirement.
 #[derive(Clone, Debug)]
-struct Term {
-    field: Field,
+struct FieldTerm {
+    field: FieldSource,
     equal: bool,
     value: String,
 }
 
-/// Where the value of a field is.
+/// The source of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum FieldSource {
     Name,
     Namespace,
-    /// Among the marks.
-    Mark(usize),
+    /// Index into the cached item's selectable fields.
+    Indexed(usize),
 }
 
-impl Selection {
-    /// Reads the selectors of a query. A watch of one object is a watch by its name.
-    pub fn of(target: &ResourceRequest) -> Result<Self, Status> {
+impl SelectionPredicate {
+    /// Parses the selectors of a query. A request that names an object selects it by name.
+    pub fn from_request(request: &ResourceRequest) -> Result<Self, Status> {
         let bad = |error: selector::SelectorError| Status::bad_request(error.to_string());
-        let labels = LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
-        let fields = target.query.get("fieldSelector").unwrap_or_default();
-        let fields = FieldSelector::parse(fields, &target.resource).map_err(bad)?;
+        let labels = LabelSelector::parse(request.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
+        let fields = request.query.get("fieldSelector").unwrap_or_default();
+        let fields = FieldSelector::parse(fields, &request.resource).map_err(bad)?;
         let place = |name: &str| match name {
-            "metadata.name" => Some(Field::Name),
-            "metadata.namespace" => Some(Field::Namespace),
-            name => catalog().place(&target.resource, name).map(Field::Mark),
+            "metadata.name" => Some(FieldSource::Name),
+            "metadata.namespace" => Some(FieldSource::Namespace),
+            name => catalog().field_index(&request.resource, name).map(FieldSource::Indexed),
         };
         let term = |(name, equal, value): (&str, bool, &str)| {
-            Some(Term { field: place(name)?, equal, value: value.to_owned() })
+            Some(FieldTerm { field: place(name)?, equal, value: value.to_owned() })
         };
         let custom =
-            target.resource.custom_schema.is_some() && fields.requirements().any(|(name, ..)| place(name).is_none());
-        let terms: Vec<Term> = fields.requirements().filter_map(term).collect();
-        let custom = custom.then(|| (target.resource.clone(), fields));
-        let mut selection = Self { labels, fields: terms, custom, namespaced: target.resource.is_namespaced() };
-        if !target.name.is_empty() {
-            selection.only(&target.name)?;
+            request.resource.custom_schema.is_some() && fields.requirements().any(|(name, ..)| place(name).is_none());
+        let terms: Vec<FieldTerm> = fields.requirements().filter_map(term).collect();
+        let custom = custom.then(|| (request.resource.clone(), fields));
+        let mut selection = Self { labels, fields: terms, custom, namespaced: request.resource.is_namespaced() };
+        if !request.name.is_empty() {
+            selection.require_name(&request.name)?;
         }
-        if !initializers::wants_all(target)
-            && let Some(place) = catalog().pending(&target.resource)
+        if !initializers::includes_pending(request)
+            && let Some(key) = catalog().pending_field_index(&request.resource)
         {
-            selection.fields.push(Term { field: Field::Mark(place), equal: true, value: String::new() });
+            selection.fields.push(FieldTerm { field: FieldSource::Indexed(key), equal: true, value: String::new() });
         }
         Ok(selection)
     }
 
-    fn only(&mut self, name: &str) -> Result<(), Status> {
+    fn require_name(&mut self, name: &str) -> Result<(), Status> {
         if self.fields.is_empty() {
-            self.fields = vec![Term { field: Field::Name, equal: true, value: name.to_owned() }];
+            self.fields = vec![FieldTerm { field: FieldSource::Name, equal: true, value: name.to_owned() }];
             return Ok(());
         }
-        let same = |term: &Term| term.field == Field::Name && term.equal && term.value == name;
+        let same = |term: &FieldTerm| term.field == FieldSource::Name && term.equal && term.value == name;
         if self.fields.iter().any(same) {
             return Ok(());
         }
         Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"))
     }
 
-    /// Whether everything is selected.
+    /// Whether all objects are selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.custom.is_none()
     }
@@ -88,34 +88,34 @@ impl Selection {
     pub fn matches(&self, item: &CachedItem) -> bool {
         self.labels.matches_by(|key| item.selectable_fields.label(key))
             && self.may_match(item)
-            && self.custom.as_ref().is_none_or(|(row, fields)| matches(row, fields, item))
+            && self.custom.as_ref().is_none_or(|(row, fields)| matches_custom_fields(row, fields, item))
     }
 
-    /// Whether an object is selected by what is the same of it in every version.
+    /// Whether the version-independent fields match.
     pub fn may_match(&self, item: &CachedItem) -> bool {
-        let field = |term: &Term| (self.value(item, term.field) == term.value) == term.equal;
+        let field = |term: &FieldTerm| (self.field_value(item, term.field) == term.value) == term.equal;
         self.fields.iter().all(field)
     }
 
-    /// Whether an object is selected that somebody else converted: labels, too, are as they made them.
+    /// Whether an object that a conversion webhook converted is selected; labels are those of the converted object.
     pub fn matches_converted(&self, item: &CachedItem, object: &Value) -> bool {
         self.labels.matches_by(|key| meta::value_at(object, &["metadata", "labels", key]).and_then(Value::as_str))
             && self.may_match(item)
             && self.custom.as_ref().is_none_or(|(_, fields)| fields.matches(object))
     }
 
-    fn value<'i>(&self, item: &'i CachedItem, field: Field) -> &'i str {
+    fn field_value<'i>(&self, item: &'i CachedItem, field: FieldSource) -> &'i str {
         let mut parts = item.record.key.rsplit('/');
         match field {
-            Field::Name => parts.next().unwrap_or_default(),
-            Field::Namespace if self.namespaced => parts.nth(1).unwrap_or_default(),
-            Field::Namespace => "",
-            Field::Mark(place) => item.selectable_fields.field(place),
+            FieldSource::Name => parts.next().unwrap_or_default(),
+            FieldSource::Namespace if self.namespaced => parts.nth(1).unwrap_or_default(),
+            FieldSource::Namespace => "",
+            FieldSource::Indexed(key) => item.selectable_fields.field(key),
         }
     }
 }
 
-/// Whether the fields of a custom resource are as asked; what cannot be read has none.
-fn matches(row: &ResourceRef, fields: &FieldSelector, item: &CachedItem) -> bool {
+/// Whether the fields of a custom resource match; an undecodable object never does.
+fn matches_custom_fields(row: &ResourceRef, fields: &FieldSelector, item: &CachedItem) -> bool {
     document::decode_record(&item.record).is_ok_and(|object| fields.matches(&convert::convert_to(row, object)))
 }

@@ -1,4 +1,4 @@
-//! `serviceaccounts/<name>/token`: a token of the account, bound to a pod, a secret or a node if the request says so.
+//! `serviceaccounts/<name>/token`: issues service account tokens, optionally bound to a pod, secret or node.
 
 use std::sync::Arc;
 
@@ -14,106 +14,112 @@ use authn::tokens::Tokens;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::{Outcome, Registry, VirtualResource, WriteOptions, kind_of, posted};
+use crate::{Registry, RequestOutcome, VirtualResource, WriteOptions, decode_subresource_body, subresource_kind};
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
-/// What kubelets ask for when a pod does not say. Such a token lives longer, for clients that never read it again …
-const RENEWED: i64 = 60 * 60 + 7;
-/// … this long, and those that use it longer than asked for are noticed.
-const EXTENDED: i64 = 365 * 24 * 60 * 60;
+/// The expiration that kubelets request for projected tokens by default. Such tokens are extended to
+/// [`EXTENDED_TOKEN_SECONDS`] for clients that do not reload them.
+const POD_TOKEN_SECONDS: i64 = 60 * 60 + 7;
+/// Lifetime of an extended token. Use after the requested expiration is recorded.
+const EXTENDED_TOKEN_SECONDS: i64 = 365 * 24 * 60 * 60;
 
-/// Answers requests for tokens.
-pub struct TokenRequests {
-    /// Signs tokens; without, there are none.
+/// Handles `TokenRequest` objects.
+pub struct TokenRequestHandler {
+    /// Signs tokens; `None` disables the path.
     pub tokens: Option<Arc<Tokens>>,
 }
 
 #[async_trait]
-impl VirtualResource for TokenRequests {
+impl VirtualResource for TokenRequestHandler {
     async fn handle(
         &self,
         registry: &Registry,
-        target: &ResourceRequest,
-        input: &RequestBody,
-    ) -> Result<Outcome, Status> {
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
         let tokens = self.tokens.as_deref().filter(|tokens| tokens.can_sign());
-        // Without a key there are no tokens, and no such path.
-        let object = answer(registry, tokens.ok_or_else(Status::no_such_path)?, target, input).await?;
-        Ok(Outcome::Object { object, stored: None, code: 201 })
+        // Without a signing key the path does not exist.
+        let object = issue_token(registry, tokens.ok_or_else(Status::no_such_path)?, request, body).await?;
+        Ok(RequestOutcome::Object { object, stored: None, code: 201 })
     }
 }
 
-/// A token, with warnings.
-async fn answer(
+/// Issues a token and adds warnings to the request.
+async fn issue_token(
     registry: &Registry,
     tokens: &Tokens,
-    target: &ResourceRequest,
-    input: &RequestBody,
+    request: &ResourceRequest,
+    body: &RequestBody,
 ) -> Result<Value, Status> {
-    let options = WriteOptions::of(target, input)?;
-    let mut request = posted(target, input, options.validation)?;
-    own(&options, target, &mut request)?;
-    let attributes = AdmissionAttributes::create(registry, target, options.dry_run);
-    registry.admission().admit(&attributes, &mut request).await?;
-    is_for(target, &request)?;
-    let (account, _) = registry.read_object(&target.resource, &target.namespace, &target.name).await?;
+    let options = WriteOptions::from_request(request, body)?;
+    let mut token_request = decode_subresource_body(request, body, options.validation)?;
+    track_managed_fields(&options, request, &mut token_request)?;
+    let attributes = AdmissionAttributes::create(registry, request, options.dry_run);
+    registry.admission().admit(&attributes, &mut token_request).await?;
+    check_subject(request, &token_request)?;
+    let (account, _) = registry.read_object(&request.resource, &request.namespace, &request.name).await?;
     let now = clock::now();
-    complete(tokens, &mut request, &account, now)?;
-    let errors = validate::validate_create(&kind_of(target)?, &request);
+    complete_request(tokens, &mut token_request, &account, now)?;
+    let errors = validate::validate_create(&subresource_kind(request)?, &token_request);
     if !errors.is_empty() {
         return Err(Status::invalid_kind(GROUP, KIND, "", &errors));
     }
-    registry.admission().validate(&attributes, &request).await?;
-    let bound = bound(registry, target, &request).await?;
-    target.notes.warn_all(shortened(tokens, &mut request));
-    let claims = claims(tokens, &account, &request, &bound, now);
+    registry.admission().validate(&attributes, &token_request).await?;
+    let bound = bound_object_claims(registry, request, &token_request).await?;
+    request.warnings.add_warnings(limit_expiration(tokens, &mut token_request));
+    let claims = build_claims(tokens, &account, &token_request, &bound, now);
     let token = tokens.sign(claims).ok_or_else(Status::no_such_path)?.map_err(Status::internal_error)?;
-    let expires = now + SignedDuration::from_secs(meta::integer_at(&request, &["spec", "expirationSeconds"]));
-    request["status"] = json!({"token": token, "expirationTimestamp": api::time::seconds(expires)});
-    Ok(request)
+    let expires = now + SignedDuration::from_secs(meta::integer_at(&token_request, &["spec", "expirationSeconds"]));
+    token_request["status"] = json!({"token": token, "expirationTimestamp": api::time::seconds(expires)});
+    Ok(token_request)
 }
 
-/// Notes who asks for what.
-fn own(options: &WriteOptions, target: &ResourceRequest, request: &mut Value) -> Result<(), Status> {
-    let row = kind_of(target)?;
-    let kind = apply::ApplyTarget::for_kind(&row.api_version(), KIND, row.ty, &target.subresource);
-    let writer = options.writer(kind);
-    // To upstream a reference that is not there is there and null, so that none is added.
+/// Sets the managed fields of the `TokenRequest`.
+fn track_managed_fields(
+    options: &WriteOptions,
+    request: &ResourceRequest,
+    token_request: &mut Value,
+) -> Result<(), Status> {
+    let row = subresource_kind(request)?;
+    let kind = apply::ApplyTarget::for_kind(&row.api_version(), KIND, row.ty, &request.subresource);
+    let writer = options.apply_request(kind);
+    // Upstream treats a missing reference as null, which adds no managed field.
     let mut before = writer.target.zero_object();
     meta::field_mut(&mut before, "spec").insert("boundObjectRef".into(), Value::Null);
-    apply::track_update(&writer, Some(&before), request);
+    apply::track_update(&writer, Some(&before), token_request);
     Ok(())
 }
 
-/// The request must be about the account of the path.
-fn is_for(target: &ResourceRequest, request: &Value) -> Result<(), Status> {
-    let (name, namespace) = (meta::name(request), meta::namespace(request));
-    if !namespace.is_empty() && namespace != target.namespace {
+/// Checks that name and namespace match the service account of the path.
+fn check_subject(request: &ResourceRequest, token_request: &Value) -> Result<(), Status> {
+    let (name, namespace) = (meta::name(token_request), meta::namespace(token_request));
+    if !namespace.is_empty() && namespace != request.namespace {
         let message = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::bad_request(message));
     }
-    if !name.is_empty() && name != target.name {
+    if !name.is_empty() && name != request.name {
         let error = FieldError::invalid("metadata.name", name, "must match the service account name if specified");
-        return Err(Status::invalid_kind(GROUP, KIND, &target.name, &[error]));
+        return Err(Status::invalid_kind(GROUP, KIND, &request.name, &[error]));
     }
     Ok(())
 }
 
-/// Fills in what the request leaves to the server.
-fn complete(tokens: &Tokens, request: &mut Value, account: &Value, now: Timestamp) -> Result<(), Status> {
-    let (uid, wanted) = (meta::uid(account), meta::uid(request));
+/// Fills in audiences and metadata and checks the UID.
+fn complete_request(tokens: &Tokens, token_request: &mut Value, account: &Value, now: Timestamp) -> Result<(), Status> {
+    let (uid, wanted) = (meta::uid(account), meta::uid(token_request));
     if !wanted.is_empty() && wanted != uid {
-        let why =
-            format!("the UID in the token request ({wanted}) does not match the UID of the service account ({uid})");
-        return Err(conflict(GROUP, KIND, meta::name(account), &why));
+        let why = format!(
+            "the UID in the token token_request ({wanted}) does not match the UID of the service account ({uid})"
+        );
+        return Err(conflict_status(GROUP, KIND, meta::name(account), &why));
     }
-    if meta::list_at(request, &["spec", "audiences"]).is_empty() {
-        request["spec"]["audiences"] = json!(tokens.audiences());
+    if meta::list_at(token_request, &["spec", "audiences"]).is_empty() {
+        token_request["spec"]["audiences"] = json!(tokens.audiences());
     }
-    // Upstream writes the reference even where there is none.
-    meta::field_mut(request, "spec").entry("boundObjectRef").or_insert(Value::Null);
-    let metadata = meta::metadata_mut(request);
+    // Upstream encodes a missing reference as null.
+    meta::field_mut(token_request, "spec").entry("boundObjectRef").or_insert(Value::Null);
+    let metadata = meta::metadata_mut(token_request);
     for field in ["name", "namespace", "uid"] {
         metadata.insert(field.into(), account["metadata"][field].clone());
     }
@@ -121,16 +127,20 @@ fn complete(tokens: &Tokens, request: &mut Value, account: &Value, now: Timestam
     Ok(())
 }
 
-/// What a token is bound to, as its claims name it: it ends with the first of these objects that goes.
-async fn bound(registry: &Registry, target: &ResourceRequest, request: &Value) -> Result<Value, Status> {
-    let reference = &request["spec"]["boundObjectRef"];
+/// The claims of the bound objects; the token is invalid once one of them is deleted.
+async fn bound_object_claims(
+    registry: &Registry,
+    request: &ResourceRequest,
+    token_request: &Value,
+) -> Result<Value, Status> {
+    let reference = &token_request["spec"]["boundObjectRef"];
     let mut claims = json!({});
     if reference.is_null() {
         return Ok(claims);
     }
     let text = |field: &str| meta::string_at(reference, &[field]);
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-    let (name, namespace) = (text("name"), target.namespace.as_str());
+    let (name, namespace) = (text("name"), request.namespace.as_str());
     let (resource, namespace) = match (group, text("kind")) {
         ("", "Pod") => ("pods", namespace),
         ("", "Secret") => ("secrets", namespace),
@@ -142,8 +152,8 @@ async fn bound(registry: &Registry, target: &ResourceRequest, request: &Value) -
     };
     let (object, _) = registry.read_object(loopback::find_resource("", "v1", resource)?, namespace, name).await?;
     if resource == "pods" {
-        if meta::string_at(&object, &["spec", "serviceAccountName"]) != target.name {
-            let account = &target.name;
+        if meta::string_at(&object, &["spec", "serviceAccountName"]) != request.name {
+            let account = &request.name;
             return Err(Status::bad_request(format!(
                 "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
             )));
@@ -151,7 +161,7 @@ async fn bound(registry: &Registry, target: &ResourceRequest, request: &Value) -
         let node = meta::string_at(&object, &["spec", "nodeName"]);
         if !node.is_empty() {
             claims["node"] = match registry.read_object(loopback::find_resource("", "v1", "nodes")?, "", node).await {
-                Ok((node, _)) => named(&node),
+                Ok((node, _)) => name_and_uid(&node),
                 Err(status) if status.code == 404 => json!({"name": node}),
                 Err(status) => return Err(status),
             };
@@ -163,48 +173,48 @@ async fn bound(registry: &Registry, target: &ResourceRequest, request: &Value) -
             "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been \
              deleted and then recreated"
         );
-        return Err(conflict(group, text("kind"), name, &why));
+        return Err(conflict_status(group, text("kind"), name, &why));
     }
-    claims[text("kind").to_ascii_lowercase()] = named(&object);
+    claims[text("kind").to_ascii_lowercase()] = name_and_uid(&object);
     Ok(claims)
 }
 
-/// No token lives longer than the settings say.
-fn shortened(tokens: &Tokens, request: &mut Value) -> Option<String> {
+/// Limits the expiration to the configured maximum; returns a warning if it was longer.
+fn limit_expiration(tokens: &Tokens, token_request: &mut Value) -> Option<String> {
     let longest = i64::try_from(tokens.limits().longest.as_secs()).unwrap_or(i64::MAX);
-    let asked = meta::integer_at(request, &["spec", "expirationSeconds"]);
+    let asked = meta::integer_at(token_request, &["spec", "expirationSeconds"]);
     if longest == 0 || asked <= longest {
         return None;
     }
-    request["spec"]["expirationSeconds"] = longest.into();
+    token_request["spec"]["expirationSeconds"] = longest.into();
     Some(format!("requested expiration of {asked} seconds shortened to {longest} seconds"))
 }
 
-fn claims(tokens: &Tokens, account: &Value, request: &Value, bound: &Value, now: Timestamp) -> Value {
+fn build_claims(tokens: &Tokens, account: &Value, token_request: &Value, bound: &Value, now: Timestamp) -> Value {
     let now = now.as_second();
-    let asked = meta::integer_at(request, &["spec", "expirationSeconds"]);
-    let audiences = meta::list_at(request, &["spec", "audiences"]);
+    let asked = meta::integer_at(token_request, &["spec", "expirationSeconds"]);
+    let audiences = meta::list_at(token_request, &["spec", "audiences"]);
     let own = audiences.iter().all(|audience| tokens.audiences().iter().any(|known| audience == known.as_str()));
     let (name, namespace) = (meta::name(account), meta::namespace(account));
     let mut details = bound.clone();
     details["namespace"] = namespace.into();
-    details["serviceaccount"] = named(account);
-    let extended = tokens.limits().extend && asked == RENEWED && own && bound.get("pod").is_some();
+    details["serviceaccount"] = name_and_uid(account);
+    let extended = tokens.limits().extend && asked == POD_TOKEN_SECONDS && own && bound.get("pod").is_some();
     if extended {
         details["warnafter"] = (now + asked).into();
     }
     json!({
-        "aud": audiences, "exp": now + if extended { EXTENDED } else { asked }, "iat": now, "nbf": now,
+        "aud": audiences, "exp": now + if extended { EXTENDED_TOKEN_SECONDS } else { asked }, "iat": now, "nbf": now,
         "jti": uuid::Uuid::new_v4().to_string(), "sub": format!("system:serviceaccount:{namespace}:{name}"),
         "kubernetes.io": details,
     })
 }
 
-fn named(object: &Value) -> Value {
+fn name_and_uid(object: &Value) -> Value {
     json!({"name": meta::name(object), "uid": meta::uid(object)})
 }
 
-fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Status {
+fn conflict_status(group: &str, kind: &str, name: &str, why: &str) -> Status {
     let mut details = json!({"name": name, "kind": kind});
     let mut about = kind.to_owned();
     if !group.is_empty() {

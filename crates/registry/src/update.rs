@@ -10,103 +10,106 @@ use api::{
 };
 use apiextensions::DeferredConverter;
 use apiserver_core::{
-    body::RequestBody, clock, document::RawExtensions, initializers, loopback, loopback::ObjectKey,
+    body::RequestBody,
+    clock,
+    document::RawExtensions,
+    initializers,
+    loopback::{self, ObjectKey},
     request::ResourceRequest,
 };
 use store::{Precondition, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, SaveError, Stored, WriteOptions,
-    create::{body, decoded, same_version},
-    deletion_waits, precondition_failed, raw, scale_of, set_replicas,
+    RETRIES, Registry, RequestOutcome, SaveError, StoredDocument, WriteOptions,
+    create::{check_api_version, decode_request_body, decode_value},
+    deletion_waits, precondition_failed, raw_extensions, scale_of, set_replicas,
 };
 use crate::{
-    allocate,
-    allocate::{AllocationRequest, WriteOutcome},
-    strategies,
-    strategies::keep,
+    allocate::{self, AllocationRequest, WriteOutcome},
+    strategies::{self, copy_fields},
 };
 
-/// What only the server changes.
-const SERVERS: &[&str] =
+/// Metadata fields that only the server changes.
+const SERVER_FIELDS: &[&str] =
     &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
-/// The patches that custom resources take.
-const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+/// Patch types that custom resources accept.
+const CUSTOM_PATCH_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
-/// Which part of an object a request may change.
+/// The part of an object that a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateScope {
     /// Everything but the status, where the resource has one as a subresource.
     Main,
-    /// What the subresource of the request may change.
+    /// The fields that the subresource of the request may change.
     Subresource,
-    /// As [`Self::Main`], but what is admitted is the object's scale.
+    /// As [`Self::Main`], but admission sees the object's `Scale`.
     Scale,
-    /// Whatever the server itself changes, such as the node of a pod. Nobody is asked.
+    /// A change by the server itself, such as binding a pod; without admission and validation.
     Server,
 }
 
-/// How an object is changed.
+/// Options of one update.
 #[derive(Clone, Copy)]
 pub struct UpdateContext<'a> {
-    part: UpdateScope,
+    scope: UpdateScope,
     dry_run: bool,
-    /// What is asked about other versions, if anything.
-    conversions: Option<&'a DeferredConverter>,
+    /// Converts between versions of a custom resource for managed fields.
+    converter: Option<&'a DeferredConverter>,
 }
 
 impl<'a> UpdateContext<'a> {
-    /// As a client asks.
-    pub fn asked(part: UpdateScope, options: &'a WriteOptions) -> Self {
-        Self { part, dry_run: options.dry_run, conversions: Some(&options.conversions) }
+    /// The context of a client's write.
+    pub fn for_client(scope: UpdateScope, options: &'a WriteOptions) -> Self {
+        Self { scope: scope, dry_run: options.dry_run, converter: Some(&options.converter) }
     }
 
-    /// On the server's own account.
-    pub fn own(dry_run: bool) -> Self {
-        Self { part: UpdateScope::Server, dry_run, conversions: None }
+    /// The context of a write by the server itself.
+    pub fn for_server(dry_run: bool) -> Self {
+        Self { scope: UpdateScope::Server, dry_run, converter: None }
     }
 }
 
-/// An object that was changed, and what is to be said of it.
-pub struct Changed {
-    /// The object as it is now.
+/// An object that was written.
+pub struct UpdatedObject {
+    /// The object after the write.
     pub object: Value,
-    /// As it is stored, if it is.
-    pub stored: Option<Stored>,
+    /// The stored document; `None` if nothing was stored or the object differs from it.
+    pub stored: Option<StoredDocument>,
 }
 
-impl Changed {
-    /// The answer.
-    pub fn outcome(self, code: u16) -> Outcome {
-        Outcome::Object { object: self.object, stored: self.stored, code }
+impl UpdatedObject {
+    /// The request outcome with this status code.
+    pub fn into_outcome(self, code: u16) -> RequestOutcome {
+        RequestOutcome::Object { object: self.object, stored: self.stored, code }
     }
 }
 
 impl Registry {
-    pub(super) async fn update(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        self.update_part(target, input, UpdateScope::Main).await
+    pub(super) async fn update(&self, request: &ResourceRequest, body: &RequestBody) -> Result<RequestOutcome, Status> {
+        self.update_in_scope(request, body, UpdateScope::Main).await
     }
 
-    pub(super) async fn update_part(
+    pub(super) async fn update_in_scope(
         &self,
-        target: &ResourceRequest,
-        input: &RequestBody,
-        part: UpdateScope,
-    ) -> Result<Outcome, Status> {
-        let resource = &target.resource;
-        let options = WriteOptions::of(target, input)?;
-        let given = body_of(target, input, &options)?;
-        // Who must try again reads the body again.
+        request: &ResourceRequest,
+        body: &RequestBody,
+        scope: UpdateScope,
+    ) -> Result<RequestOutcome, Status> {
+        let resource = &request.resource;
+        let options = WriteOptions::from_request(request, body)?;
+        let given = decode_replacement(request, body, &options)?;
+        // A retry decodes the body again.
         let mut first = Some(given);
         let changed = self
-            .change(target, UpdateContext::asked(part, &options), |current| {
+            .update_object(request, UpdateContext::for_client(scope, &options), |current| {
                 let mut object = match first.take() {
                     Some(given) => given,
-                    None => body_of(target, input, &options)?,
+                    None => decode_replacement(request, body, &options)?,
                 };
-                options.note(
-                    apply::ApplyTarget::for_resource(resource, &target.subresource),
+                options.track_managed_fields(
+                    apply::ApplyTarget::for_resource(resource, &request.subresource),
                     Some(current),
                     &mut object,
                 );
@@ -114,178 +117,193 @@ impl Registry {
             })
             .await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && resource.allows_create_on_update && part == UpdateScope::Main => {
-                let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
+            Err(status) if status.code == 404 && resource.allows_create_on_update && scope == UpdateScope::Main => {
+                let mut given = first.map_or_else(|| decode_replacement(request, body, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
-                options.note(apply::ApplyTarget::for_resource(resource, &target.subresource), None, &mut given);
-                (self.create_object(target, given, options.dry_run).await?, 201)
+                options.track_managed_fields(
+                    apply::ApplyTarget::for_resource(resource, &request.subresource),
+                    None,
+                    &mut given,
+                );
+                (self.create_object(request, given, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
         };
-        Ok(changed.outcome(code))
+        Ok(changed.into_outcome(code))
     }
 
-    pub(super) async fn patch(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        self.patch_part(target, input, UpdateScope::Main).await
+    pub(super) async fn patch(&self, request: &ResourceRequest, body: &RequestBody) -> Result<RequestOutcome, Status> {
+        self.patch_in_scope(request, body, UpdateScope::Main).await
     }
 
-    pub(super) async fn patch_part(
+    pub(super) async fn patch_in_scope(
         &self,
-        target: &ResourceRequest,
-        input: &RequestBody,
-        part: UpdateScope,
-    ) -> Result<Outcome, Status> {
-        if input.content_type == super::apply::CONTENT_TYPE {
-            return self.apply_part(target, input, part).await;
+        request: &ResourceRequest,
+        body: &RequestBody,
+        scope: UpdateScope,
+    ) -> Result<RequestOutcome, Status> {
+        if body.content_type == super::apply::CONTENT_TYPE {
+            return self.apply_in_scope(request, body, scope).await;
         }
-        let resource = &target.resource;
-        let (kind, body) = patch_body(resource, input)?;
-        let options = WriteOptions::of(target, input)?;
+        let resource = &request.resource;
+        let (kind, patch) = decode_patch_body(resource, body)?;
+        let options = WriteOptions::from_request(request, body)?;
         let changed = self
-            .change(target, UpdateContext::asked(part, &options), |current| {
-                let patched = kind.apply_patch(resource.ty, current, &body).map_err(patch_failed)?;
-                let (mut object, unknown) = decoded(resource, patched, options.validation)?;
-                named_as(target, &mut object)?;
-                target.notes.warn_all(unknown);
-                options.note(
-                    apply::ApplyTarget::for_resource(resource, &target.subresource),
+            .update_object(request, UpdateContext::for_client(scope, &options), |current| {
+                let patched = kind.apply_patch(resource.ty, current, &patch).map_err(patch_error_status)?;
+                let (mut object, unknown) = decode_value(resource, patched, options.validation)?;
+                check_identity(request, &mut object)?;
+                request.warnings.add_warnings(unknown);
+                options.track_managed_fields(
+                    apply::ApplyTarget::for_resource(resource, &request.subresource),
                     Some(current),
                     &mut object,
                 );
                 Ok(object)
             })
             .await?;
-        Ok(changed.outcome(200))
+        Ok(changed.into_outcome(200))
     }
 
-    /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
-    pub async fn change_status(
+    /// Updates the status of an object as the server itself, with the server's field manager and without admission.
+    pub async fn update_status(
         &self,
-        place: ObjectKey<'_>,
+        key: ObjectKey<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
-    ) -> Result<Changed, Status> {
-        let target = loopback::target("update", place, "status");
-        let input =
-            RequestBody { content_type: String::new(), user_agent: loopback::NAME.into(), body: Default::default() };
-        let options = WriteOptions::of(&target, &input)?;
-        self.change(&target, UpdateContext::own(false), |current| {
+    ) -> Result<UpdatedObject, Status> {
+        let request = loopback::loopback_request("update", key, "status");
+        let body = RequestBody {
+            content_type: String::new(),
+            user_agent: loopback::FIELD_MANAGER.into(),
+            body: Default::default(),
+        };
+        let options = WriteOptions::from_request(&request, &body)?;
+        self.update_object(&request, UpdateContext::for_server(false), |current| {
             let mut object = edit(current)?;
-            options.note(apply::ApplyTarget::for_resource(&target.resource, "status"), Some(current), &mut object);
+            options.track_managed_fields(
+                apply::ApplyTarget::for_resource(&request.resource, "status"),
+                Some(current),
+                &mut object,
+            );
             Ok(object)
         })
         .await
     }
 
-    /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.
-    pub(super) async fn change(
+    /// Reads the object, lets `edit` build the new one and writes it; retries if another writer was faster.
+    pub(super) async fn update_object(
         &self,
-        target: &ResourceRequest,
-        how: UpdateContext<'_>,
+        request: &ResourceRequest,
+        context: UpdateContext<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
-    ) -> Result<Changed, Status> {
-        let (resource, UpdateContext { part, dry_run, .. }) = (&target.resource, how);
+    ) -> Result<UpdatedObject, Status> {
+        let (resource, UpdateContext { scope, dry_run, .. }) = (&request.resource, context);
         for _ in 0..RETRIES {
-            let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
-            if part != UpdateScope::Main {
-                initializers::visible(target, &current)?;
+            let (current, revision) = self.read_object(resource, &request.namespace, &request.name).await?;
+            if scope != UpdateScope::Main {
+                initializers::check_visible(request, &current)?;
             }
-            let mut edited = match how.conversions {
-                Some(conversions) => conversions.run_converted(self.custom(), resource, || edit(&current)).await?,
+            let mut edited = match context.converter {
+                Some(converter) => converter.run_converted(self.crds(), resource, || edit(&current)).await?,
                 None => edit(&current)?,
             };
-            let attributes = AdmissionAttributes::update(self, target, &current, dry_run);
-            self.admit_change(&attributes, part, &mut edited).await?;
-            preconditions(resource, &target.name, &edited, &current, revision)?;
-            let reservation = match part {
+            let attributes = AdmissionAttributes::update(self, request, &current, dry_run);
+            self.admit_change(&attributes, scope, &mut edited).await?;
+            check_preconditions(resource, &request.name, &edited, &current, revision)?;
+            let reservation = match scope {
                 UpdateScope::Main | UpdateScope::Scale => {
                     let begin = AllocationRequest { object: &mut edited, current: Some(&current), dry_run };
                     allocate::reserve(self, resource, begin).await?
                 }
                 UpdateScope::Subresource | UpdateScope::Server => Default::default(),
             };
-            let written = self.write_edited(&attributes, part, edited, revision).await;
-            let fate = if let Ok(None) = &written { WriteOutcome::Refused } else { WriteOutcome::of(&written) };
+            let written = self.write_edited(&attributes, scope, edited, revision).await;
+            let fate =
+                if let Ok(None) = &written { WriteOutcome::Rejected } else { WriteOutcome::from_result(&written) };
             allocate::commit_or_release(self, reservation, fate).await;
             match written? {
                 Some(changed) => return Ok(changed),
-                // The next round reads again; an object that names a revision then fails its precondition.
+                // The next attempt reads again; an object with a resourceVersion then fails its precondition.
                 None => continue,
             }
         }
-        Err(Status::object_modified(resource, &target.name))
+        Err(Status::object_modified(resource, &request.name))
     }
 
-    /// Prepares, validates and writes a changed object; `None` if somebody else wrote in between.
+    /// Prepares, validates and writes a changed object; `None` on a write conflict.
     async fn write_edited(
         &self,
         attributes: &AdmissionAttributes<'_>,
-        part: UpdateScope,
+        scope: UpdateScope,
         edited: Value,
         revision: Revision,
-    ) -> Result<Option<Changed>, Status> {
-        let (target, dry_run) = (attributes.target, attributes.dry_run);
-        let (resource, name) = (&target.resource, target.name.as_str());
+    ) -> Result<Option<UpdatedObject>, Status> {
+        let (request, dry_run) = (attributes.target, attributes.dry_run);
+        let (resource, name) = (&request.resource, request.name.as_str());
         let current = attributes.old.unwrap_or(&Value::Null);
-        self.check_escalation(target, &edited, Some(current)).await?;
-        let object = prepare(target, part, edited, current);
-        let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
+        self.check_escalation_of_write(request, &edited, Some(current)).await?;
+        let object = prepare_update(request, scope, edited, current);
+        let other = self
+            .read_raw_extensions(request)
+            .await?
+            .and_then(|words| raw_extensions::with_changed_raw_fields(current, &words, &request.raw_extensions));
         let current = other.as_ref().unwrap_or(current);
         let unchanged = apply::equal_ignoring_timestamps(&object, current);
-        let errors = match part {
-            // Whoever initializes an object makes it.
+        let errors = match scope {
+            // Changes of an uninitialized object are validated like a create.
             UpdateScope::Main if initializers::is_pending(current) => validate::validate_create(resource, &object),
             UpdateScope::Main | UpdateScope::Scale => {
                 let mut errors = validate::validate_update(resource, &object, current);
-                strategies::of(resource).check(&object, Some(current), &mut errors);
+                strategies::strategy_for(resource).validate_object(&object, Some(current), &mut errors);
                 errors
             }
             UpdateScope::Subresource if initializers::is_pending(current) => {
                 let why = "must not update status when the object is uninitialized";
-                vec![FieldError::forbidden(&target.subresource, why)]
+                vec![FieldError::forbidden(&request.subresource, why)]
             }
             UpdateScope::Subresource => {
-                let (part, now) = (target.subresource.as_str(), Some(clock::now()));
-                validate::validate_subresource_update_at(resource, part, &object, current, now)
+                let (scope, now) = (request.subresource.as_str(), Some(clock::now()));
+                validate::validate_subresource_update_at(resource, scope, &object, current, now)
             }
             UpdateScope::Server => Vec::new(),
         };
         if !errors.is_empty() {
             return Err(Status::invalid_object(resource, name, &errors));
         }
-        target.notes.warn_all(validate::collect_warnings(resource, &object, Some(current)));
-        self.validate_change(attributes, part, &object).await?;
+        request.warnings.add_warnings(validate::collect_warnings(resource, &object, Some(current)));
+        self.validate_change(attributes, scope, &object).await?;
         if unchanged {
-            return Ok(Some(Changed { object: current.clone(), stored: None }));
+            return Ok(Some(UpdatedObject { object: current.clone(), stored: None }));
         }
-        match self.write_or_finish(target, object, revision, dry_run).await {
+        match self.write_or_finish(request, object, revision, dry_run).await {
             Ok((object, stored)) => {
-                if stored.is_some() && strategies::of(resource).is_awaited() {
-                    self.custom().freshen().await;
+                if stored.is_some() && strategies::strategy_for(resource).awaits_index() {
+                    self.crds().freshen().await;
                 }
-                Ok(Some(Changed { object, stored }))
+                Ok(Some(UpdatedObject { object, stored }))
             }
             Err(SaveError::Store(store::StoreError::Conflict { current: Some(_), .. })) => Ok(None),
-            Err(unsaved) => Err(unsaved.status(resource, name)),
+            Err(unsaved) => Err(unsaved.into_status(resource, name)),
         }
     }
 
-    /// The words of the raw fields that are stored, where there can be any.
-    async fn in_other_words(&self, target: &ResourceRequest) -> Result<Option<RawExtensions>, Status> {
-        if !raw::has_any(&target.resource) {
+    /// Reads the raw fields of the stored document; `None` if the resource has none.
+    async fn read_raw_extensions(&self, request: &ResourceRequest) -> Result<Option<RawExtensions>, Status> {
+        if !raw_extensions::has_raw_fields(&request.resource) {
             return Ok(None);
         }
-        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
-        Ok(Some(raw::stored(&target.resource, &record.value)))
+        let record = self.read_record(&request.resource, &request.namespace, &request.name).await?;
+        Ok(Some(raw_extensions::raw_extensions_in_document(&request.resource, &record.value)))
     }
 
-    /// Lets admission change or refuse what a client wants.
+    /// Runs mutating admission.
     async fn admit_change(
         &self,
         attributes: &AdmissionAttributes<'_>,
-        part: UpdateScope,
+        scope: UpdateScope,
         edited: &mut Value,
     ) -> Result<(), Status> {
-        match part {
+        match scope {
             UpdateScope::Server => Ok(()),
             UpdateScope::Main | UpdateScope::Subresource => self.admission().admit(attributes, edited).await,
             UpdateScope::Scale => {
@@ -299,14 +317,14 @@ impl Registry {
         }
     }
 
-    /// Lets admission refuse what would be written.
+    /// Runs validating admission.
     async fn validate_change(
         &self,
         attributes: &AdmissionAttributes<'_>,
-        part: UpdateScope,
+        scope: UpdateScope,
         object: &Value,
     ) -> Result<(), Status> {
-        match part {
+        match scope {
             UpdateScope::Server => Ok(()),
             UpdateScope::Main | UpdateScope::Subresource => self.admission().validate(attributes, object).await,
             UpdateScope::Scale => {
@@ -317,40 +335,40 @@ impl Registry {
         }
     }
 
-    /// Writes the object, or removes it if it was only waiting for its last finalizer.
+    /// Writes the object, or removes it if its last finalizer is gone.
     async fn write_or_finish(
         &self,
-        target: &ResourceRequest,
+        request: &ResourceRequest,
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), SaveError> {
-        let resource = &target.resource;
+    ) -> Result<(Value, Option<StoredDocument>), SaveError> {
+        let resource = &request.resource;
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
-            self.remove(resource, &object, revision, dry_run).await?;
+            self.remove_object(resource, &object, revision, dry_run).await?;
             return Ok((object, None));
         }
         let guard = Precondition::Revision(revision);
-        let saved = self.save_with(resource, object, guard, dry_run, &target.words).await?;
-        if initializers::rejection(&saved.0).is_some() {
-            // Those who wait for it have seen why.
+        let saved = self.save_object_with(resource, object, guard, dry_run, &request.raw_extensions).await?;
+        if initializers::rejection_status(&saved.0).is_some() {
+            // Waiting creates have observed the rejection.
             let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
-            self.remove(resource, &saved.0, revision, dry_run).await?;
+            self.remove_object(resource, &saved.0, revision, dry_run).await?;
         }
         Ok(saved)
     }
 }
 
-/// The object that a client wants to be there instead.
-fn body_of(target: &ResourceRequest, input: &RequestBody, options: &WriteOptions) -> Result<Value, Status> {
-    let mut given = body(target, &target.resource, input, options.validation)?;
-    same_version(target, &given)?;
-    named_as(target, &mut given)?;
+/// Decodes the replacement object of an update request.
+fn decode_replacement(request: &ResourceRequest, body: &RequestBody, options: &WriteOptions) -> Result<Value, Status> {
+    let mut given = decode_request_body(request, &request.resource, body, options.validation)?;
+    check_api_version(request, &given)?;
+    check_identity(request, &mut given)?;
     Ok(given)
 }
 
-/// 422: objects of this kind are changed only by who has read them.
-fn unconditional(resource: &Resource, name: &str) -> Status {
+/// 422 for an update without `resourceVersion` of a resource that requires one.
+fn missing_resource_version(resource: &Resource, name: &str) -> Status {
     let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
     match resource.custom_schema {
         Some(_) => Status::invalid_kind(resource.group, resource.name, name, &[error]),
@@ -358,27 +376,27 @@ fn unconditional(resource: &Resource, name: &str) -> Status {
     }
 }
 
-/// The revision that a client's object names; a patch that does not touch it carries the current one.
-fn part_revision(object: &Value) -> &str {
+/// The `resourceVersion` of a client's object; a patch that does not set it carries the current one.
+fn requested_resource_version(object: &Value) -> &str {
     meta::string_at(object, &["metadata", "resourceVersion"])
 }
 
-pub(super) fn patch_body(resource: &Resource, input: &RequestBody) -> Result<(PatchType, Value), Status> {
-    let kind = PatchType::from_content_type(&input.content_type);
+pub(super) fn decode_patch_body(resource: &Resource, body: &RequestBody) -> Result<(PatchType, Value), Status> {
+    let kind = PatchType::from_content_type(&body.content_type);
     let kind = match resource.custom_schema {
-        // Definitions do not say how lists of theirs are patched.
-        Some(_) => {
-            kind.filter(|kind| *kind != PatchType::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
-        }
-        None => kind.ok_or_else(unknown_patch)?,
+        // CRD schemas have no patch strategies.
+        Some(_) => kind
+            .filter(|kind| *kind != PatchType::Strategic)
+            .ok_or_else(|| Status::unsupported_media_type(CUSTOM_PATCH_TYPES))?,
+        None => kind.ok_or_else(unsupported_patch_type)?,
     };
-    let body = serde_json::from_slice(&input.body)
+    let body = serde_json::from_slice(&body.body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     Ok((kind, body))
 }
 
-/// A patch of a kind that no path takes.
-fn unknown_patch() -> Status {
+/// 415 for an unknown patch type.
+fn unsupported_patch_type() -> Status {
     let message = "415: Unsupported Media Type".to_owned();
     Status {
         code: 415,
@@ -389,7 +407,7 @@ fn unknown_patch() -> Status {
     }
 }
 
-pub(super) fn patch_failed(error: patch::PatchError) -> Status {
+pub(super) fn patch_error_status(error: patch::PatchError) -> Status {
     match error {
         patch::PatchError::Malformed(message) => Status::bad_request(message),
         patch::PatchError::Unprocessable(message) => Status::unprocessable_patch(message),
@@ -398,46 +416,46 @@ pub(super) fn patch_failed(error: patch::PatchError) -> Status {
     }
 }
 
-/// The object must be the one that the path names.
-pub(super) fn named_as(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
+/// 400 if name or namespace of the object differ from the path; sets them otherwise.
+pub(super) fn check_identity(request: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     let (name, namespace) = (meta::name(object).to_owned(), meta::namespace(object).to_owned());
-    if !name.is_empty() && name != target.name {
+    if !name.is_empty() && name != request.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            target.name
+            request.name
         )));
     }
-    let namespaced = target.resource.is_namespaced();
-    if namespaced && !namespace.is_empty() && namespace != target.namespace {
+    let namespaced = request.resource.is_namespaced();
+    if namespaced && !namespace.is_empty() && namespace != request.namespace {
         return Err(Status::bad_request(format!(
             "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
-            target.namespace
+            request.namespace
         )));
     }
     let metadata = meta::metadata_mut(object);
-    metadata.insert("name".into(), target.name.clone().into());
+    metadata.insert("name".into(), request.name.clone().into());
     if namespaced {
-        metadata.insert("namespace".into(), target.namespace.clone().into());
+        metadata.insert("namespace".into(), request.namespace.clone().into());
     } else {
         metadata.remove("namespace");
     }
     Ok(())
 }
 
-/// Revision and UID, where the client's object names them, must be the current ones.
-fn preconditions(
+/// Checks that UID and `resourceVersion` of the client's object, if set, are the current ones.
+fn check_preconditions(
     resource: &Resource,
     name: &str,
     edited: &Value,
     current: &Value,
     revision: Revision,
 ) -> Result<(), Status> {
-    let (given, uid) = (part_revision(edited), meta::uid(edited));
+    let (given, uid) = (requested_resource_version(edited), meta::uid(edited));
     if !uid.is_empty() && uid != meta::uid(current) {
         return Err(precondition_failed(resource, current, "UID", uid, meta::uid(current)));
     }
     if given.is_empty() && resource.requires_resource_version {
-        return Err(unconditional(resource, name));
+        return Err(missing_resource_version(resource, name));
     }
     if !given.is_empty() && given != revision.to_string() {
         return Err(Status::object_modified(resource, name));
@@ -445,24 +463,24 @@ fn preconditions(
     Ok(())
 }
 
-/// The new object with what the client may not change taken from the current one.
-fn prepare(target: &ResourceRequest, part: UpdateScope, mut object: Value, current: &Value) -> Value {
-    let resource = &target.resource;
-    if part == UpdateScope::Subresource {
-        object = strategies::through(resource, &target.subresource, object, current);
+/// Restores fields that the request may not change, bumps the generation and calls the strategy.
+fn prepare_update(request: &ResourceRequest, scope: UpdateScope, mut object: Value, current: &Value) -> Value {
+    let resource = &request.resource;
+    if scope == UpdateScope::Subresource {
+        object = strategies::apply_subresource_update(resource, &request.subresource, object, current);
     }
-    keep(&mut object["metadata"], &current["metadata"], SERVERS);
+    copy_fields(&mut object["metadata"], &current["metadata"], SERVER_FIELDS);
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), current["metadata"]["resourceVersion"].clone());
-    let whole = matches!(part, UpdateScope::Main | UpdateScope::Scale);
+    let whole = matches!(scope, UpdateScope::Main | UpdateScope::Scale);
     if whole && resource.subresource("status").is_some() {
-        keep(&mut object, current, &["status"]);
+        copy_fields(&mut object, current, &["status"]);
     }
     if whole {
-        strategies::of(resource).prepare_update(&mut object, current);
+        strategies::strategy_for(resource).prepare_update(&mut object, current);
     }
-    let bumps = match part {
-        UpdateScope::Main | UpdateScope::Scale => strategies::of(resource).bumps_generation(&object, current),
-        UpdateScope::Subresource => strategies::specification(&object) != strategies::specification(current),
+    let bumps = match scope {
+        UpdateScope::Main | UpdateScope::Scale => strategies::strategy_for(resource).bumps_generation(&object, current),
+        UpdateScope::Subresource => strategies::spec_fields(&object) != strategies::spec_fields(current),
         UpdateScope::Server => false,
     };
     if resource.tracks_generation && bumps {

@@ -6,7 +6,7 @@ use api::{schema::Resource, status::Status};
 use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use async_trait::async_trait;
 
-use crate::{Outcome, Registry};
+use crate::{Registry, RequestOutcome};
 
 /// Handles the requests of a resource whose objects are not stored.
 #[async_trait]
@@ -15,24 +15,24 @@ pub trait VirtualResource: Send + Sync {
     async fn handle(
         &self,
         registry: &Registry,
-        target: &ResourceRequest,
-        input: &RequestBody,
-    ) -> Result<Outcome, Status>;
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status>;
 }
 
 /// A subresource (empty for the resource itself) and its handler.
-type Handler = (&'static str, Arc<dyn VirtualResource>);
+type SubresourceHandler = (&'static str, Arc<dyn VirtualResource>);
 
 /// The virtual resources of a server.
 #[derive(Default)]
 pub struct VirtualResources {
     /// By group and resource, with the subresource.
-    handlers: HashMap<(&'static str, &'static str), Handler>,
+    handlers: HashMap<(&'static str, &'static str), SubresourceHandler>,
 }
 
 impl VirtualResources {
     /// Adds the handler of `group`, `resource` and `subresource`.
-    pub fn add(
+    pub fn register_handler(
         &mut self,
         group: &'static str,
         resource: &'static str,
@@ -43,7 +43,7 @@ impl VirtualResources {
     }
 
     /// The handler of a resource or one of its subresources; `None` if its objects are stored.
-    pub fn find<'a>(&'a self, resource: &Resource, subresource: &str) -> Option<&'a Arc<dyn VirtualResource>> {
+    pub fn find_handler<'a>(&'a self, resource: &Resource, subresource: &str) -> Option<&'a Arc<dyn VirtualResource>> {
         let (known, handler) = self.handlers.get(&(resource.group, resource.name))?;
         (*known == subresource && resource.custom_schema.is_none()).then_some(handler)
     }

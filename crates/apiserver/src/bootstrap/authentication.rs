@@ -3,8 +3,7 @@
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    clock, loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    clock, loopback::{self, LoopbackClient, ObjectKey},
 };
 use authn::Authentication;
 use registry::Registry;
@@ -21,21 +20,21 @@ pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Stat
     let place = ObjectKey { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };
     let data = data(&settings.authentication);
     let object = json!({"metadata": {"name": place.name, "namespace": NAMESPACE}, "data": data});
-    match system.read(place).await? {
+    match system.read_object(place).await? {
         Some(mut current) => {
             let stored = current["data"].as_object().cloned().unwrap_or_default();
             let mut merged = stored.clone();
             merged.extend(data);
             if stored != merged {
                 meta::object_mut(&mut current).insert("data".into(), merged.into());
-                system.update(place, &current).await?;
+                system.update_object(place, &current).await?;
             }
         }
         None => drop(create_missing(system, place, &object).await?),
     }
     let tracking =
         ObjectKey { resource, namespace: NAMESPACE, name: "kube-apiserver-legacy-service-account-token-tracking" };
-    let today = clock::seconds().chars().take(10).collect::<String>();
+    let today = clock::now_in_seconds().chars().take(10).collect::<String>();
     let object = json!({"metadata": {"name": tracking.name, "namespace": NAMESPACE}, "data": {"since": today}});
     create_missing(system, tracking, &object).await.map(drop)
 }

@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use api::{Value, status::Status};
 use apiserver_core::{
-    document, loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    document, loopback::{self, LoopbackClient, ObjectKey},
 };
 use serde_json::json;
 use store::{ListOptions, Precondition, WriteRequest};
@@ -106,7 +105,7 @@ async fn write(server: &Server, group: &str, resource: &str, wanted: &Value) -> 
     let system = LoopbackClient::new(&**server.registry());
     let place =
         ObjectKey { resource: loopback::find_resource(group, "v1", resource)?, namespace: "default", name: NAME };
-    let Some(mut current) = system.read(place).await? else {
+    let Some(mut current) = system.read_object(place).await? else {
         return super::create_missing(system, place, wanted).await.map(drop);
     };
     let fields = ["subsets", "endpoints", "ports", "addressType"];
@@ -119,5 +118,5 @@ async fn write(server: &Server, group: &str, resource: &str, wanted: &Value) -> 
             None => drop(api::meta::object_mut(&mut current).remove(field)),
         }
     }
-    system.update(place, &current).await.map(drop)
+    system.update_object(place, &current).await.map(drop)
 }

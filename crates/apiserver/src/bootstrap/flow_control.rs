@@ -15,16 +15,16 @@ const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 /// Creates an object that is missing or brings it back, and says of a schema that its level exists.
 pub async fn reconcile(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
     let object = &object;
-    let producer = LoopbackClient::named(registry, PRODUCER);
+    let producer = LoopbackClient::with_field_manager(registry, PRODUCER);
     let place = ObjectKey { resource, namespace: "", name: meta::name(object) };
-    match producer.read(place).await? {
+    match producer.read_object(place).await? {
         None => {
             super::create_missing(producer, place, object).await?;
         }
         Some(mut current) if current["metadata"]["annotations"][AUTO_UPDATE] == "true" => {
             if current["spec"] != object["spec"] {
                 current["spec"] = object["spec"].clone();
-                producer.update(place, &current).await?;
+                producer.update_object(place, &current).await?;
             }
         }
         Some(_) => {}
@@ -33,8 +33,8 @@ pub async fn reconcile(registry: &Registry, resource: &'static Resource, object:
 }
 
 async fn not_dangling(registry: &Registry, place: ObjectKey<'_>, schema: &Value) -> Result<(), Status> {
-    let consumer = LoopbackClient::named(registry, CONSUMER);
-    let current = consumer.read(place).await?.unwrap_or_default();
+    let consumer = LoopbackClient::with_field_manager(registry, CONSUMER);
+    let current = consumer.read_object(place).await?.unwrap_or_default();
     if !meta::list_at(&current, &["status", "conditions"]).is_empty() {
         return Ok(());
     }
@@ -42,8 +42,8 @@ async fn not_dangling(registry: &Registry, place: ObjectKey<'_>, schema: &Value)
     let message =
         format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
     let condition = json!({"type": "Dangling", "status": "False", "reason": "Found", "message": message,
-        "lastTransitionTime": clock::seconds()});
+        "lastTransitionTime": clock::now_in_seconds()});
     let status = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
-        "metadata": bootstrap_table::metadata(place.name), "status": {"conditions": [condition]}});
+        "metadata": bootstrap_table::object_metadata(place.name), "status": {"conditions": [condition]}});
     consumer.apply_status(place, &status).await.map(drop)
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    clock, document, loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    clock, document, loopback::{self, LoopbackClient, ObjectKey},
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -44,12 +43,12 @@ async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> 
     let system = LoopbackClient::new(&**server.registry());
     let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
     let place = ObjectKey { resource, namespace: NAMESPACE, name };
-    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::micros()});
-    match system.read(place).await? {
+    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::now_in_micros()});
+    match system.read_object(place).await? {
         None => super::create_missing(system, place, &lease(&server.shared.settings, name, spec)).await.map(drop),
         Some(mut current) => {
             current["spec"] = spec;
-            system.update(place, &current).await.map(drop)
+            system.update_object(place, &current).await.map(drop)
         }
     }
 }
@@ -64,7 +63,7 @@ async fn sweep(server: &Server) -> Result<(), Status> {
         let ours = lease["metadata"]["labels"][IDENTITY] == "kube-apiserver";
         if ours && is_over(&lease) {
             let place = ObjectKey { resource, namespace: NAMESPACE, name: meta::name(&lease) };
-            LoopbackClient::new(&**server.registry()).delete(place).await?;
+            LoopbackClient::new(&**server.registry()).delete_object(place).await?;
         }
     }
     Ok(())

@@ -3,8 +3,7 @@
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    bootstrap_table as lines, loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    bootstrap_table as lines, loopback::{self, LoopbackClient, ObjectKey},
 };
 use registry::Registry;
 use serde_json::json;
@@ -13,7 +12,7 @@ const TABLE: &str = include_str!("apis.txt");
 
 /// The objects of the table.
 pub fn objects() -> Result<Vec<Value>, Status> {
-    lines::of(TABLE).map(|line| object(line).ok_or_else(|| lines::unreadable(line))).collect()
+    lines::table_lines(TABLE).map(|line| object(line).ok_or_else(|| lines::malformed_line(line))).collect()
 }
 
 fn object(line: &str) -> Option<Value> {

@@ -7,7 +7,7 @@ mod authentication;
 mod endpoints;
 mod flow_control;
 mod identity;
-mod local_apis;
+pub(crate) mod local_apis;
 mod rbac;
 mod reconcile;
 mod service;
@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use api::{Value, status::Status};
 use apiserver_core::{
-    loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 pub use identity::name as identity;
@@ -111,10 +110,10 @@ async fn priority_classes(registry: &Registry) -> Result<(), Status> {
 
 /// Creates an object unless it is there; whether it was created.
 async fn create_missing(system: LoopbackClient<'_>, place: ObjectKey<'_>, object: &Value) -> Result<bool, Status> {
-    if system.read(place).await?.is_some() {
+    if system.read_object(place).await?.is_some() {
         return Ok(false);
     }
-    match system.create(place, object).await {
+    match system.create_object(place, object).await {
         Ok(_) => Ok(true),
         // Another server was faster.
         Err(status) if status.reason == "AlreadyExists" => Ok(false),

@@ -12,7 +12,7 @@ pub async fn reconcile(registry: &Registry, wanted: Wanted) -> Result<(), Status
     let system = LoopbackClient::new(registry);
     let Wanted { resource, object } = wanted;
     let place = ObjectKey { resource, namespace: meta::namespace(&object), name: meta::name(&object) };
-    let Some(current) = system.read(place).await? else {
+    let Some(current) = system.read_object(place).await? else {
         return super::create_missing(system, place, &object).await.map(drop);
     };
     if current["metadata"]["annotations"][AUTO_UPDATE] == "false" {
@@ -20,11 +20,11 @@ pub async fn reconcile(registry: &Registry, wanted: Wanted) -> Result<(), Status
     }
     if current.get("roleRef") != object.get("roleRef") {
         // What a binding binds cannot be changed: it is made anew.
-        system.delete(place).await?;
-        return system.create(place, &object).await.map(drop);
+        system.delete_object(place).await?;
+        return system.create_object(place, &object).await.map(drop);
     }
     match reconcile::merged(&current, &object) {
-        Some(merged) => system.update(place, &merged).await.map(drop),
+        Some(merged) => system.update_object(place, &merged).await.map(drop),
         None => Ok(()),
     }
 }

@@ -2,8 +2,7 @@
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    clock, loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    clock, loopback::{self, LoopbackClient, ObjectKey},
 };
 use registry::Registry;
 use serde_json::json;
@@ -27,7 +26,7 @@ pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), St
         &json!({"metadata": {"name": NAME}, "spec": {"cidrs": wanted}}),
     )
     .await?;
-    let Some(current) = LoopbackClient::new(registry).read(place).await? else { return Ok(()) };
+    let Some(current) = LoopbackClient::new(registry).read_object(place).await? else { return Ok(()) };
     let found: Vec<&str> = meta::list_at(&current, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
     if found != wanted {
         tracing::warn!(
@@ -40,10 +39,10 @@ pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), St
         return Ok(());
     }
     let condition = json!({"type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready",
-        "lastTransitionTime": clock::seconds()});
+        "lastTransitionTime": clock::now_in_seconds()});
     let status = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": NAME},
         "status": {"conditions": [condition]}});
-    LoopbackClient::named(registry, CONTROLLER).apply_status(place, &status).await.map(drop)
+    LoopbackClient::with_field_manager(registry, CONTROLLER).apply_status(place, &status).await.map(drop)
 }
 
 /// Creates the service `kubernetes`, or brings its ports up to date.
@@ -60,16 +59,16 @@ pub async fn kubernetes(registry: &Registry, settings: &Settings) -> Result<(), 
     }
     let object = json!({
         "metadata": {"name": NAME, "namespace": "default", "labels": {"provider": "kubernetes", "component": "apiserver"}},
-        "spec": {"type": kind, "ports": [port], "clusterIP": network.at(1).to_string(), "sessionAffinity": "None",
+        "spec": {"type": kind, "ports": [port], "clusterIP": network.address_at(1).to_string(), "sessionAffinity": "None",
             "ipFamilyPolicy": "SingleStack"},
     });
     let system = LoopbackClient::new(registry);
-    match system.read(place).await? {
+    match system.read_object(place).await? {
         None => create_missing(system, place, &object).await.map(drop),
         Some(mut current) if current["spec"]["ports"] != object["spec"]["ports"] || current["spec"]["type"] != kind => {
             current["spec"]["ports"] = object["spec"]["ports"].clone();
             current["spec"]["type"] = kind.into();
-            system.update(place, &current).await.map(drop)
+            system.update_object(place, &current).await.map(drop)
         }
         Some(_) => Ok(()),
     }

@@ -22,7 +22,7 @@ pub async fn answer(
     let kubelet = pod::kubelet(server, target, &pod).await?;
     let streams = Streams::of(&target.query);
     let exec = target.subresource == "exec";
-    let command = target.query.all("command").filter(|_| exec);
+    let command = target.query.get_all("command").filter(|_| exec);
     let path = format!("/{}/{}/{}/{container}", target.subresource, target.namespace, target.name);
     let path = format!("{path}?{}", streams.for_kubelet(command));
     if websocket::asks_for(request.headers(), |protocol| protocol == CLOSABLE) {

@@ -37,16 +37,16 @@ async fn read(server: &Server, target: &ResourceRequest) -> Result<Response<Body
     }
     let mut kubelet = pod::kubelet(server, target, &pod).await?;
     if options.insecure {
-        kubelet.tls = kubelet.tls.as_deref().map(backend::unverified);
+        kubelet.tls = kubelet.tls.as_deref().map(backend::without_verification);
     }
     let mut path = format!("/containerLogs/{}/{}/{container}", target.namespace, target.name);
     if !options.query.is_empty() {
         path = format!("{path}?{}", options.query);
     }
-    let request = Request::get(&path).header(header::HOST, kubelet.authority()).body(full_body(""));
+    let request = Request::get(&path).header(header::HOST, kubelet.host_and_port()).body(full_body(""));
     let request = request.map_err(|error| Status::bad_request(format!("the log cannot be asked for: {error}")))?;
-    let answer = kubelet.send(request).await;
-    let answer = answer.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.authority())))?;
+    let answer = kubelet.send_request(request).await;
+    let answer = answer.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
     if !answer.status().is_success() {
         return Err(refused(target, answer).await);
     }

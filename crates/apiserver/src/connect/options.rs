@@ -5,7 +5,7 @@ use api::{
     status::Status,
     validate::{FieldError, FieldErrorType},
 };
-use apiserver_core::query::{Query, encode_pairs};
+use apiserver_core::query::{Query, encode_query};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ impl LogOptions {
         if !errors.is_empty() {
             return Err(Status::invalid_kind("", "PodLogOptions", pod, &errors));
         }
-        let flag = |name: &'static str| query.flag(name).then(|| (name, "true".to_owned()));
+        let flag = |name: &'static str| query.is_set(name).then(|| (name, "true".to_owned()));
         let value = |name: &'static str, value: Option<i64>| value.map(|value| (name, value.to_string()));
         let pairs = [
             flag("follow"),
@@ -52,8 +52,8 @@ impl LogOptions {
             flag("timestamps"),
         ];
         Ok(Self {
-            insecure: query.flag("insecureSkipTLSVerifyBackend"),
-            query: encode_pairs(pairs.into_iter().flatten()),
+            insecure: query.is_set("insecureSkipTLSVerifyBackend"),
+            query: encode_query(pairs.into_iter().flatten()),
         })
     }
 }
@@ -64,20 +64,20 @@ pub fn object(query: &Query, subresource: &str) -> Value {
     match subresource.split_once('/').unwrap_or((subresource, "")) {
         ("proxy", rest) if !rest.is_empty() => options["path"] = format!("/{rest}").into(),
         ("portforward", _) => {
-            let ports: Vec<i64> = query.all("ports").flat_map(|text| text.split(',')).flat_map(str::parse).collect();
+            let ports: Vec<i64> = query.get_all("ports").flat_map(|text| text.split(',')).flat_map(str::parse).collect();
             if !ports.is_empty() {
                 options["ports"] = json!(ports);
             }
         }
         (kind @ ("exec" | "attach"), _) => {
-            for flag in ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|flag| query.flag(flag)) {
+            for flag in ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|flag| query.is_set(flag)) {
                 options[flag] = true.into();
             }
             if let Some(container) = query.get("container").filter(|name| !name.is_empty()) {
                 options["container"] = container.into();
             }
             if kind == "exec" {
-                options["command"] = query.all("command").collect();
+                options["command"] = query.get_all("command").collect();
             }
         }
         _ => {}
@@ -97,9 +97,9 @@ pub fn ports(query: &Query) -> Result<String, Status> {
         let why = |_| Status::bad_request(format!("cannot convert to []int32: {}", not_a_number("ParseUint", text)));
         text.parse::<u32>().map_err(why)
     };
-    let ports = query.all("ports").flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
+    let ports = query.get_all("ports").flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
     let ports = ports.map(|port| number(port).map(|port| port.to_string())).collect::<Result<Vec<_>, _>>()?;
-    Ok(if ports.is_empty() { String::new() } else { encode_pairs([("port", ports.join(","))].into_iter()) })
+    Ok(if ports.is_empty() { String::new() } else { encode_query([("port", ports.join(","))].into_iter()) })
 }
 
 fn integer(text: &str) -> Result<i64, Status> {

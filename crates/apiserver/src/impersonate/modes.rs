@@ -11,10 +11,10 @@ use apiserver_core::{
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
 };
 use authn::{
-    ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED,
+    ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP,
     service_account::{groups, is_label, split},
 };
-use authz::{Authorizers, MASTERS, forbidden};
+use authz::{Authorizers, MASTERS_GROUP, forbidden};
 
 use super::ImpersonatedUser;
 
@@ -75,9 +75,9 @@ impl Mode {
         rights.uid(&wanted.uid).await?;
         self.groups(&rights, &wanted.groups).await?;
         self.extra(&rights, &wanted.extra).await?;
-        let group = if other.name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
+        let group = if other.name == ANONYMOUS_USER { UNAUTHENTICATED_GROUP } else { AUTHENTICATED_GROUP };
         let says = |name: &str| other.groups.iter().any(|group| group == name);
-        if !says(group) && (group == UNAUTHENTICATED || !says(UNAUTHENTICATED)) {
+        if !says(group) && (group == UNAUTHENTICATED_GROUP || !says(UNAUTHENTICATED_GROUP)) {
             other.groups.push(group.to_owned());
         }
         let constraint = if self.is_constrained() { self.verb } else { "" };
@@ -148,8 +148,8 @@ impl Mode {
             if groups.iter().any(String::is_empty) {
                 return Err(rights.refused(all, "impersonating the empty string group is not allowed"));
             }
-            if groups.iter().any(|group| group == MASTERS) {
-                let masters = ResourceAttributes { name: MASTERS, ..all };
+            if groups.iter().any(|group| group == MASTERS_GROUP) {
+                let masters = ResourceAttributes { name: MASTERS_GROUP, ..all };
                 return Err(rights.refused(masters, "impersonating the system:masters group is not allowed"));
             }
             if groups.len() >= MANY && rights.to(ResourceAttributes { name: "*", ..all }).await.is_ok() {

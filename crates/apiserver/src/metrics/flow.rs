@@ -1,6 +1,6 @@
 //! What flow control says of itself: seats, requests and waits by priority level and flow schema.
 
-use apiserver_core::metrics::Page;
+use apiserver_core::metrics::MetricsPage;
 use flowcontrol::FlowController;
 
 const NOMINAL: &str = "[BETA] Nominal number of execution seats configured for each priority level";
@@ -18,7 +18,7 @@ const REJECTED: &str = "[BETA] Number of requests rejected by API Priority and F
 const WAITED: &str = "[BETA] Length of time a request spent waiting in its queue";
 
 /// Writes all of it.
-pub fn write(page: &mut Page, flow: &FlowController) {
+pub fn write(page: &mut MetricsPage, flow: &FlowController) {
     let levels = flow.levels();
     let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");
     for (rest, help, value) in [
@@ -27,9 +27,9 @@ pub fn write(page: &mut Page, flow: &FlowController) {
         ("upper_limit_seats", UPPER, |level| level.upper),
         ("current_limit_seats", LIMIT, |level| level.limit),
     ] {
-        page.header(&name(rest), help, "gauge");
+        page.write_header(&name(rest), help, "gauge");
         for level in &levels {
-            page.line(&name(rest), &format!("priority_level={:?}", level.name), value(level) as f64);
+            page.write_sample(&name(rest), &format!("priority_level={:?}", level.name), value(level) as f64);
         }
     }
     for (rest, help, kind, value) in [
@@ -38,23 +38,23 @@ pub fn write(page: &mut Page, flow: &FlowController) {
         ("current_inqueue_requests", WAITING, "gauge", |c| c.waiting as f64),
         ("dispatched_requests_total", DISPATCHED, "counter", |c| c.dispatched as f64),
     ] {
-        page.header(&name(rest), help, kind);
+        page.write_header(&name(rest), help, kind);
         for level in &levels {
             for (schema, counts) in &level.counts {
-                page.line(&name(rest), &labels(schema, &level.name), value(counts));
+                page.write_sample(&name(rest), &labels(schema, &level.name), value(counts));
             }
         }
     }
-    page.header(&name("rejected_requests_total"), REJECTED, "counter");
+    page.write_header(&name("rejected_requests_total"), REJECTED, "counter");
     for level in &levels {
         for (schema, counts) in &level.counts {
             for (refused, count) in &counts.refused {
                 let labels = format!("{},reason={:?}", labels(schema, &level.name), refused.reason());
-                page.line(&name("rejected_requests_total"), &labels, *count as f64);
+                page.write_sample(&name("rejected_requests_total"), &labels, *count as f64);
             }
         }
     }
-    page.histograms(&name("request_wait_duration_seconds"), WAITED, flow.waits(), |wait| {
+    page.write_histograms(&name("request_wait_duration_seconds"), WAITED, flow.waits(), |wait| {
         format!("execute=\"{}\",{}", wait.served, labels(&wait.schema, &wait.level))
     });
 }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use apiserver_core::{
     Body, document,
     metrics::{
-        Page,
-        family::{Counters, Gauges, Histograms},
+        MetricsPage,
+        family::{CounterFamily, GaugeFamily, HistogramFamily},
     },
 };
 use http::{HeaderValue, Response, header};
@@ -29,32 +29,32 @@ const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// Everything that is counted.
 pub struct Metrics {
-    requests: Counters<(Key, u16)>,
-    durations: Histograms<Key>,
-    sizes: Histograms<Key>,
-    long_running: Gauges<Key>,
-    terminated: Counters<(Key, u16)>,
+    requests: CounterFamily<(Key, u16)>,
+    durations: HistogramFamily<Key>,
+    sizes: HistogramFamily<Key>,
+    long_running: GaugeFamily<Key>,
+    terminated: CounterFamily<(Key, u16)>,
     reading: AtomicI64,
     writing: AtomicI64,
     handshake_errors: AtomicU64,
     panics: AtomicU64,
     /// By path of health, name of the check and whether it held.
-    checked: Counters<(&'static str, &'static str, bool)>,
+    checked: CounterFamily<(&'static str, &'static str, bool)>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         Self {
-            requests: Counters::default(),
-            durations: Histograms::new(SECONDS, 1e-6),
-            sizes: Histograms::new(SIZES, 1.0),
-            long_running: Gauges::default(),
-            terminated: Counters::default(),
+            requests: CounterFamily::default(),
+            durations: HistogramFamily::new(SECONDS, 1e-6),
+            sizes: HistogramFamily::new(SIZES, 1.0),
+            long_running: GaugeFamily::default(),
+            terminated: CounterFamily::default(),
             reading: AtomicI64::new(0),
             writing: AtomicI64::new(0),
             handshake_errors: AtomicU64::new(0),
             panics: AtomicU64::new(0),
-            checked: Counters::default(),
+            checked: CounterFamily::default(),
         }
     }
 }
@@ -80,32 +80,32 @@ impl Metrics {
         self.checked.add(&(root, name, holds), 1);
     }
 
-    fn write(&self, page: &mut Page) {
-        page.counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.labels(Some(*code), true));
-        page.histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.labels(None, true));
-        page.histograms("apiserver_response_sizes", SIZE, &self.sizes, |key| key.labels(None, false));
-        page.gauges("apiserver_longrunning_requests", LONG, &self.long_running, |key| key.labels(None, false));
-        page.counters("apiserver_request_terminations_total", TERMINATED, &self.terminated, |(key, code)| {
+    fn write(&self, page: &mut MetricsPage) {
+        page.write_counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.labels(Some(*code), true));
+        page.write_histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.labels(None, true));
+        page.write_histograms("apiserver_response_sizes", SIZE, &self.sizes, |key| key.labels(None, false));
+        page.write_gauges("apiserver_longrunning_requests", LONG, &self.long_running, |key| key.labels(None, false));
+        page.write_counters("apiserver_request_terminations_total", TERMINATED, &self.terminated, |(key, code)| {
             key.labels(Some(*code), false)
         });
         self.write_deprecated(page);
-        page.header("apiserver_current_inflight_requests", INFLIGHT, "gauge");
+        page.write_header("apiserver_current_inflight_requests", INFLIGHT, "gauge");
         for (kind, value) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
             let value = value.load(Ordering::Relaxed) as f64;
-            page.line("apiserver_current_inflight_requests", &format!("request_kind=\"{kind}\""), value);
+            page.write_sample("apiserver_current_inflight_requests", &format!("request_kind=\"{kind}\""), value);
         }
-        page.header("ferry_panics_total", PANICS, "counter");
-        page.line("ferry_panics_total", "component=\"apiserver\"", self.panics.load(Ordering::Relaxed) as f64);
-        page.header("apiserver_tls_handshake_errors_total", HANDSHAKE, "counter");
-        page.line("apiserver_tls_handshake_errors_total", "", self.handshake_errors.load(Ordering::Relaxed) as f64);
+        page.write_header("ferry_panics_total", PANICS, "counter");
+        page.write_sample("ferry_panics_total", "component=\"apiserver\"", self.panics.load(Ordering::Relaxed) as f64);
+        page.write_header("apiserver_tls_handshake_errors_total", HANDSHAKE, "counter");
+        page.write_sample("apiserver_tls_handshake_errors_total", "", self.handshake_errors.load(Ordering::Relaxed) as f64);
     }
 
     /// The deprecated resources that somebody asked for.
-    fn write_deprecated(&self, page: &mut Page) {
-        let requested = self.requests.all().into_iter().filter_map(|((key, _), _)| key.deprecated());
-        page.header("apiserver_requested_deprecated_apis", DEPRECATED, "gauge");
+    fn write_deprecated(&self, page: &mut MetricsPage) {
+        let requested = self.requests.collect_values().into_iter().filter_map(|((key, _), _)| key.deprecated());
+        page.write_header("apiserver_requested_deprecated_apis", DEPRECATED, "gauge");
         for labels in requested.collect::<std::collections::BTreeSet<_>>() {
-            page.line("apiserver_requested_deprecated_apis", &labels, 1.0);
+            page.write_sample("apiserver_requested_deprecated_apis", &labels, 1.0);
         }
     }
 }
@@ -135,7 +135,7 @@ build date, Go version, and compiler from which Kubernetes was built, and platfo
 
 /// The page.
 pub async fn answer(server: &Server) -> Response<Body> {
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     server.shared.metrics.write(&mut page);
     flow::write(&mut page, &server.shared.flow);
     server.aggregator().write(&mut page);
@@ -146,10 +146,10 @@ pub async fn answer(server: &Server) -> Response<Body> {
     allocated(server, &mut page).await;
     checks(server, &mut page).await;
     process::write(&mut page, server.shared.started);
-    page.header("kubernetes_build_info", BUILD, "gauge");
+    page.write_header("kubernetes_build_info", BUILD, "gauge");
     let version = format!("major=\"1\",minor=\"36\",git_version=\"{}+ferry\"", api::KUBERNETES_VERSION);
-    page.line("kubernetes_build_info", &version, 1.0);
-    let mut response = paths::text(page.text());
+    page.write_sample("kubernetes_build_info", &version, 1.0);
+    let mut response = paths::text(page.into_text());
     let name = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(name));
     response
@@ -157,48 +157,48 @@ pub async fn answer(server: &Server) -> Response<Body> {
 
 /// The page of health checks alone.
 pub async fn slis(server: &Server) -> Response<Body> {
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     checks(server, &mut page).await;
-    paths::text(page.text())
+    paths::text(page.into_text())
 }
 
-async fn checks(server: &Server, page: &mut Page) {
-    page.header("kubernetes_healthcheck", CHECKS, "gauge");
+async fn checks(server: &Server, page: &mut MetricsPage) {
+    page.write_header("kubernetes_healthcheck", CHECKS, "gauge");
     for (root, name, holds) in health::results(server).await {
         let value = if holds { 1.0 } else { 0.0 };
-        page.line("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
+        page.write_sample("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
     }
-    page.counters("kubernetes_healthchecks_total", CHECKED, &server.shared.metrics.checked, |(root, name, holds)| {
+    page.write_counters("kubernetes_healthchecks_total", CHECKED, &server.shared.metrics.checked, |(root, name, holds)| {
         format!("name={name:?},status={:?},type={root:?}", if *holds { "success" } else { "error" })
     });
 }
 
 /// Ports on nodes that are taken and free.
-async fn allocated(server: &Server, page: &mut Page) {
+async fn allocated(server: &Server, page: &mut MetricsPage) {
     // A store that fails is told of by the health checks.
-    let Ok(taken) = server.registry().pools().ports.taken(server.registry()).await else { return };
+    let Ok(taken) = server.registry().pools().ports.allocated_ports(server.registry()).await else { return };
     let all = server.shared.settings.node_ports.len();
     for (what, help, value) in [
         ("allocated", "Gauge measuring the number of allocated NodePorts for Services", taken.len()),
         ("available", "Gauge measuring the number of available NodePorts for Services", all - taken.len()),
     ] {
         let name = format!("kube_apiserver_nodeport_allocator_{what}_ports");
-        page.header(&name, help, "gauge");
-        page.line(&name, "", value as f64);
+        page.write_header(&name, help, "gauge");
+        page.write_sample(&name, "", value as f64);
     }
 }
 
 /// How much disk the store takes.
-async fn stored(server: &Server, page: &mut Page) {
+async fn stored(server: &Server, page: &mut MetricsPage) {
     // A store that fails is told of by the health checks.
     let Ok(size) = server.registry().store().disk_usage().await else { return };
-    page.header("apiserver_storage_size_bytes", STORED, "gauge");
-    page.line("apiserver_storage_size_bytes", "storage_cluster_id=\"etcd-0\"", size as f64);
+    page.write_header("apiserver_storage_size_bytes", STORED, "gauge");
+    page.write_sample("apiserver_storage_size_bytes", "storage_cluster_id=\"etcd-0\"", size as f64);
 }
 
 /// How many objects of each resource are stored.
-async fn objects(server: &Server, page: &mut Page) {
-    page.header("apiserver_storage_objects", OBJECTS, "gauge");
+async fn objects(server: &Server, page: &mut MetricsPage) {
+    page.write_header("apiserver_storage_objects", OBJECTS, "gauge");
     let mut seen = Vec::new();
     for resource in api::schema::schema().resources() {
         let prefix = document::storage_key(resource, "", "");
@@ -211,6 +211,6 @@ async fn objects(server: &Server, page: &mut Page) {
             Err(_) => -1.0,
         };
         seen.push(prefix);
-        page.line("apiserver_storage_objects", &format!("resource={:?}", resource.qualified_name()), count);
+        page.write_sample("apiserver_storage_objects", &format!("resource={:?}", resource.qualified_name()), count);
     }
 }

@@ -2,18 +2,18 @@
 
 use std::fs;
 
-use apiserver_core::metrics::Page;
+use apiserver_core::metrics::MetricsPage;
 
 /// The kernel's unit of CPU time, which is the same on all machines that this runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_SIZE: f64 = 4096.0;
 
 /// Writes the values that can be read; others are left out.
-pub fn write(page: &mut Page, started: jiff::Timestamp) {
+pub fn write(page: &mut MetricsPage, started: jiff::Timestamp) {
     let mut put = |name: &str, help: &str, kind: &str, value: Option<f64>| {
         if let Some(value) = value {
-            page.header(name, help, kind);
-            page.line(name, "", value);
+            page.write_header(name, help, kind);
+            page.write_sample(name, "", value);
         }
     };
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();

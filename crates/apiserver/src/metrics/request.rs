@@ -200,9 +200,9 @@ impl InFlight {
                 .boxed_unsync()
             });
         }
-        metrics.durations.note(&self.key, u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        metrics.durations.observe(&self.key, u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX));
         if let Some(size) = response.body().size_hint().exact() {
-            metrics.sizes.note(&self.key, size);
+            metrics.sizes.observe(&self.key, size);
         }
         response
     }

@@ -17,7 +17,7 @@ pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Result<Respon
     }
     let name = match parts {
         ["api"] => {
-            super::offered(request, &negotiation::types())?;
+            super::offered(request, &negotiation::media_types())?;
             return Ok(encode::json(200, &discovery::core_versions(&address(server, request))));
         }
         ["apis"] => DocumentName::Groups,
@@ -29,11 +29,11 @@ pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Result<Respon
     let Some(page) = server.page(&name) else { return Ok(encode::no_page()) };
     match name {
         // Upstream's aggregator answers these itself, and in other words.
-        DocumentName::Groups | DocumentName::Group(_) if !super::accepts(request, &negotiation::types()) => {
-            Err(Status::not_acceptable(&negotiation::types().join(", ")))
+        DocumentName::Groups | DocumentName::Group(_) if !super::accepts(request, &negotiation::media_types()) => {
+            Err(Status::not_acceptable(&negotiation::media_types().join(", ")))
         }
         DocumentName::Groups | DocumentName::Group(_) => Ok(encode::bytes(200, page.bytes)),
-        _ => super::offered(request, &negotiation::types()).map(|()| encode::bytes(200, page.bytes)),
+        _ => super::offered(request, &negotiation::media_types()).map(|()| encode::bytes(200, page.bytes)),
     }
 }
 

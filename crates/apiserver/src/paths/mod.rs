@@ -59,7 +59,7 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
 
 /// 406 in the words of upstream's router, unless a client accepts one of the types that a path has.
 fn offered(request: &Parts, types: &[&str]) -> Result<(), Status> {
-    if accepts(request, types) { Ok(()) } else { Err(negotiation::not_offered(types)) }
+    if accepts(request, types) { Ok(()) } else { Err(negotiation::not_acceptable_status(types)) }
 }
 
 /// Whether a client accepts one of these types; who says nothing accepts all.

@@ -56,7 +56,7 @@ impl World {
             assert_eq!(self.ask("GET", path, Value::Null).await, 200, "{path}");
         }
         assert_eq!(self.ask("GET", &format!("{BOATS}?watch=true"), Value::Null).await, 200);
-        let rows = self.server.registry().custom().rows();
+        let rows = self.server.registry().crds().rows();
         let definition = rows.definition("boats.example.io").unwrap();
         self.definitions.push(Arc::downgrade(definition));
         self.schemas.push(Arc::downgrade(definition.schema(0)));
@@ -102,5 +102,5 @@ async fn nothing_is_left_of_definitions_that_went() {
     };
     let waited = tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await;
     assert!(waited.is_ok(), "of {} states {:?} are left", world.definitions.len(), alive(&world));
-    world.server.registry().custom().is_empty().then_some(()).expect("nothing is kept");
+    world.server.registry().crds().is_empty().then_some(()).expect("nothing is kept");
 }

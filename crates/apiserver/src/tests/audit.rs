@@ -9,7 +9,7 @@ use std::{
 
 use ::audit::*;
 use api::Value;
-use apiserver_core::{User, attributes::Attributes, http_client::from_kubeconfig};
+use apiserver_core::{User, attributes::Attributes, http_client::endpoint_from_kubeconfig};
 use bytes::Bytes;
 use http::{Request as HttpRequest, Response};
 use http_body_util::{BodyExt, Full};
@@ -212,7 +212,7 @@ async fn a_webhook_gets_batches() {
     })
     .await;
     let dir = tempfile::tempdir().unwrap();
-    let endpoint = Arc::new(from_kubeconfig(&kubeconfig(dir.path(), &listener, "token: t")).unwrap());
+    let endpoint = Arc::new(endpoint_from_kubeconfig(&kubeconfig(dir.path(), &listener, "token: t")).unwrap());
     let truncation = Truncation { enabled: true, event: 900, batch: 10_000 };
     let pause = Duration::from_millis(1);
     let webhook = WebhookSettings { endpoint, mode: Mode::Batch, batch: batch(), truncation, pause };

@@ -5,3 +5,4 @@ mod apiextensions;
 mod audit;
 pub mod authn;
 mod flowcontrol;
+mod resource_tables;

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
     Body, BodyError, document,
-    negotiation::{Encoding, MediaTypeOptions},
+    negotiation::{ResponseEncoding, MediaTypeOptions},
     request::ResourceRequest,
 };
 use bytes::Bytes;
@@ -47,7 +47,7 @@ pub async fn answer(
     let pieces = pieces(server, target, form).await?;
     let mut response = encode::bytes(200, Bytes::new());
     *response.body_mut() = StreamBody::new(pieces.map(|piece| Ok::<_, BodyError>(Frame::data(piece)))).boxed_unsync();
-    if form.encoding == Encoding::Protobuf {
+    if form.encoding == ResponseEncoding::Protobuf {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(STREAM));
     }
     Ok(response)
@@ -59,11 +59,11 @@ async fn pieces(
     target: ResourceRequest,
     form: MediaTypeOptions,
 ) -> Result<BoxStream<'static, Bytes>, Status> {
-    let options = ListOptions::of(&target)?;
+    let options = ListOptions::from_request(&target)?;
     let start = start(server, &target, &options).await?;
     let ends = Instant::now() + lasts(server, options.timeout);
     let resource = target.resource.clone();
-    let ended = server.shared.registry.custom().ended(&resource);
+    let ended = server.shared.registry.crds().ended(&resource);
     let view = View::new(target, form, options.selection).converted_by(&server.shared.registry);
     let lines = Lines::new(view, start, options.bookmarks, ends);
     let stopping = server.shared.stopping.clone();
@@ -92,7 +92,7 @@ impl Watched {
     /// before it are told, but nothing of another one that has its name.
     async fn next(&mut self) -> Option<Bytes> {
         let Some(ended) = &self.ended else { return self.lines.next().await };
-        let replaced = || ended.is_cancelled() && self.registry.custom().is_replaced(&self.resource);
+        let replaced = || ended.is_cancelled() && self.registry.crds().is_replaced(&self.resource);
         if replaced() {
             return None;
         }
@@ -129,7 +129,7 @@ enum Start {
 
 async fn start(server: &Server, target: &ResourceRequest, options: &ListOptions) -> Result<Start, Status> {
     let prefix = document::storage_key(&target.resource, &target.namespace, "");
-    let revision = ListOptions::parsed_revision(&options.revision)?;
+    let revision = ListOptions::parse_revision(&options.revision)?;
     let cache = server.shared.registry.cache();
     let at = match revision {
         None => ResourceVersionMatch::Newest,
@@ -137,14 +137,14 @@ async fn start(server: &Server, target: &ResourceRequest, options: &ListOptions)
         Some(revision) => ResourceVersionMatch::NotBefore(revision),
     };
     let begun = async {
-        if options.initial == Some(true) {
+        if options.send_initial_events == Some(true) {
             let snapshot = cache.snapshot(&prefix, at).await?;
             let watcher = cache.watch_prefix(&prefix, snapshot.revision)?;
             return Ok(Start::Existing(snapshot, watcher));
         }
         let after = match revision {
             Some(revision) if revision > 0 => {
-                server.shared.registry.custom().reaches(&target.resource, revision)?;
+                server.shared.registry.crds().reaches(&target.resource, revision)?;
                 revision
             }
             _ => cache.snapshot(&prefix, at).await?.revision,

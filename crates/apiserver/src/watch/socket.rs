@@ -6,13 +6,13 @@
 use api::status::Status;
 use apiserver_core::{
     Body,
-    negotiation::{Encoding, MediaTypeOptions},
+    negotiation::{ResponseEncoding, MediaTypeOptions},
     request::ResourceRequest,
 };
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
 use http::{HeaderMap, Request, Response};
-use streaming::{websocket, websocket::Socket};
+use streaming::{websocket::{self, Socket}};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use super::pieces;
@@ -53,7 +53,7 @@ pub async fn answer(
     Ok(response)
 }
 
-async fn send(socket: &mut Socket, encoding: Encoding, piece: Bytes) -> Result<(), Error> {
+async fn send(socket: &mut Socket, encoding: ResponseEncoding, piece: Bytes) -> Result<(), Error> {
     for message in messages(encoding, piece) {
         socket.feed(message).await?;
     }
@@ -61,10 +61,10 @@ async fn send(socket: &mut Socket, encoding: Encoding, piece: Bytes) -> Result<(
 }
 
 /// The events of a piece: lines of JSON, or frames of protobuf without their length.
-fn messages(encoding: Encoding, mut piece: Bytes) -> Vec<Message> {
+fn messages(encoding: ResponseEncoding, mut piece: Bytes) -> Vec<Message> {
     let mut messages = Vec::new();
     while !piece.is_empty() {
-        if encoding == Encoding::Protobuf {
+        if encoding == ResponseEncoding::Protobuf {
             let Ok(length) = piece.try_get_u32() else { break };
             let length = (length as usize).min(piece.len());
             messages.push(Message::Binary(piece.split_to(length)));
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn an_event_is_a_message() {
-        let lines = messages(Encoding::Json, Bytes::from_static(b"{\"a\":1}\n{}\n"));
+        let lines = messages(ResponseEncoding::Json, Bytes::from_static(b"{\"a\":1}\n{}\n"));
         assert_eq!(lines, [Message::text("{\"a\":1}\n"), Message::text("{}\n")]);
-        let frames = messages(Encoding::Protobuf, Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c"));
+        let frames = messages(ResponseEncoding::Protobuf, Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c"));
         assert_eq!(frames, [Message::binary(&b"ab"[..]), Message::binary(&b"c"[..])]);
-        assert_eq!(messages(Encoding::Protobuf, Bytes::from_static(b"\0\0")), []);
+        assert_eq!(messages(ResponseEncoding::Protobuf, Bytes::from_static(b"\0\0")), []);
     }
 }

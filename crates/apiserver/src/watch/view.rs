@@ -7,13 +7,12 @@ use std::{collections::HashMap, sync::Arc};
 use api::{Value, apply, convert, json_encoder, meta, protobuf, status::Status};
 use apiextensions::version_of;
 use apiserver_core::{
-    document,
-    document::TypeMetaPrefix,
-    negotiation::{Encoding, MediaTypeOptions, ResponseTransform},
+    document::{self, TypeMetaPrefix},
+    negotiation::{ResponseEncoding, MediaTypeOptions, ResponseTransform},
     request::ResourceRequest,
 };
 use bytes::{BufMut, Bytes, BytesMut};
-use registry::{Registry, selection::Selection};
+use registry::{Registry, selection::SelectionPredicate};
 use serde_json::json;
 use store::{CachedChange, CachedItem, Revision};
 
@@ -23,7 +22,7 @@ use crate::encode;
 pub(super) struct View {
     target: ResourceRequest,
     form: MediaTypeOptions,
-    selection: Selection,
+    selection: SelectionPredicate,
     tail: TypeMetaPrefix,
     /// The names under which what is written is shared; `None`: it is not.
     shared: Option<Names>,
@@ -64,7 +63,7 @@ impl Type {
 
 impl Names {
     fn of(target: &ResourceRequest, form: MediaTypeOptions) -> Self {
-        let MediaTypeOptions { encoding, shape, version, .. } = form;
+        let MediaTypeOptions { encoding, transform: shape, version, .. } = form;
         // What a definition says may change under the same name.
         let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
         let own = target.resource.api_version();
@@ -79,9 +78,9 @@ impl Names {
 }
 
 impl View {
-    pub fn new(target: ResourceRequest, form: MediaTypeOptions, selection: Selection) -> Self {
+    pub fn new(target: ResourceRequest, form: MediaTypeOptions, selection: SelectionPredicate) -> Self {
         // The age of an object in a table is another for whoever looks later.
-        let same_for_all = !matches!(form.shape, ResponseTransform::Table(_));
+        let same_for_all = !matches!(form.transform, ResponseTransform::Table(_));
         let shared = same_for_all.then(|| Names::of(&target, form));
         let tail = TypeMetaPrefix::for_resource(&target.resource);
         Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
@@ -105,7 +104,7 @@ impl View {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
         items.retain(|item| self.selection.may_match(item));
         let stored = items.iter().map(|item| document::decode_record(&item.record)).collect::<Result<Vec<_>, _>>()?;
-        let shown = converter.custom().in_version(&self.target.resource, stored).await;
+        let shown = converter.crds().in_version(&self.target.resource, stored).await;
         let shown = shown.map_err(|status| store::StoreError::Unusable(status.message))?;
         self.converted = items.iter().map(|item| place(&item.record.value)).zip(shown).collect();
         Ok(())
@@ -203,8 +202,8 @@ impl View {
 
     fn line(&self, kind: &str, object: &Value) -> Bytes {
         match self.form.encoding {
-            Encoding::Protobuf => protobuf::encode_frame(&protobuf::encode_watch_event(kind, object)).into(),
-            Encoding::Json | Encoding::Yaml => {
+            ResponseEncoding::Protobuf => protobuf::encode_frame(&protobuf::encode_watch_event(kind, object)).into(),
+            ResponseEncoding::Json | ResponseEncoding::Yaml => {
                 let text = json_encoder::encode_object(object);
                 line(kind, text.len(), |out| out.put_slice(&text))
             }

@@ -1,14 +1,14 @@
-//! What the cluster hands out only once: addresses of services and ports on nodes.
+//! Allocation of cluster-unique values: service cluster IPs and node ports.
 //!
-//! A strategy that names an [`Allocator`] gets what it needs before its object is written ([`reserve`]); what was taken is
-//! given back when the write does not happen, and what the object no longer needs when it does ([`commit_or_release`]). It is better
-//! to leak than to hand out twice: whoever dies in between leaves something that [`run`] finds later.
+//! A strategy with an [`Allocator`] allocates before its object is written ([`reserve`]). A failed write releases the
+//! new allocations, a successful one those that the object no longer uses ([`commit_or_release`]). A crash in between
+//! leaks values and never allocates one twice; [`run_repair`] releases leaked values.
 
-pub mod addresses;
-mod families;
-pub mod network;
-mod node_ports;
-pub mod ports;
+pub mod ip_addresses;
+mod ip_families;
+pub mod ip_network;
+pub mod node_port_allocator;
+mod node_port_plan;
 pub mod repair;
 pub mod service;
 
@@ -16,131 +16,134 @@ use std::{net::IpAddr, ops::RangeInclusive};
 
 use api::{Value, schema::Resource, status::Status};
 use async_trait::async_trait;
-use network::{Family, Network};
-pub use repair::run;
+use ip_network::{IpFamily, IpNetwork};
+pub use repair::run_repair;
 
 use crate::{Registry, strategies};
 
-/// What can be handed out.
+/// The allocation pools of the cluster.
 #[derive(Debug)]
-pub struct Pools {
-    /// The families that services can have addresses of, the default one first.
-    pub families: Vec<Family>,
-    /// Ports on nodes.
-    pub ports: ports::Ports,
+pub struct AllocationPools {
+    /// The IP families of the cluster, the default one first.
+    pub families: Vec<IpFamily>,
+    /// Node ports.
+    pub ports: node_port_allocator::NodePortAllocator,
 }
 
-impl Pools {
-    /// The pools that the settings name.
-    pub fn new(networks: &[Network], ports: RangeInclusive<u16>) -> Self {
-        Self { families: networks.iter().map(Network::family).collect(), ports: ports::Ports::new(ports) }
+impl AllocationPools {
+    /// Creates the configured pools.
+    pub fn new(networks: &[IpNetwork], ports: RangeInclusive<u16>) -> Self {
+        Self {
+            families: networks.iter().map(IpNetwork::family).collect(),
+            ports: node_port_allocator::NodePortAllocator::new(ports),
+        }
     }
 }
 
-/// A write that needs something.
+/// A write whose object needs allocated values.
 pub struct AllocationRequest<'a> {
-    /// The object that is to be written.
+    /// The new object.
     pub object: &'a mut Value,
-    /// The object that is there.
+    /// The current object; `None` for a create.
     pub current: Option<&'a Value>,
-    /// Whether nothing is written in the end.
+    /// Whether nothing is stored.
     pub dry_run: bool,
 }
 
-/// Who hands out what objects of a resource may have only once.
+/// Allocates the cluster-unique values of a resource's objects.
 #[async_trait]
 pub trait Allocator: Sync {
     /// Called once for a write, before its object is prepared and validated; may change it.
-    async fn begin(&self, registry: &Registry, write: AllocationRequest<'_>) -> Result<Reservation, Status>;
+    async fn allocate_values(&self, registry: &Registry, write: AllocationRequest<'_>) -> Result<Reservation, Status>;
 
-    /// What a removed object held.
-    fn held(&self, object: &Value) -> Holdings;
+    /// The values that a removed object releases.
+    fn allocated_values(&self, object: &Value) -> AllocatedValues;
 }
 
-/// Things that are held by one object.
+/// The allocated values of one object.
 #[derive(Clone, Debug, Default)]
-pub struct Holdings {
+pub struct AllocatedValues {
     /// Addresses.
     pub ips: Vec<IpAddr>,
-    /// Ports on nodes.
+    /// Node ports.
     pub ports: Vec<u16>,
 }
 
-impl Holdings {
+impl AllocatedValues {
     fn is_empty(&self) -> bool {
         self.ips.is_empty() && self.ports.is_empty()
     }
 }
 
-/// What a write took, and what it will no longer need.
+/// The values that a write allocated and those that it no longer uses.
 #[derive(Debug, Default)]
 pub struct Reservation {
-    taken: Holdings,
-    unneeded: Holdings,
+    taken: AllocatedValues,
+    unneeded: AllocatedValues,
 }
 
-/// Takes what a write needs.
+/// Allocates the values of a write.
 pub async fn reserve(
     registry: &Registry,
     resource: &Resource,
     write: AllocationRequest<'_>,
 ) -> Result<Reservation, Status> {
-    match strategies::of(resource).allocator() {
-        Some(allocator) => allocator.begin(registry, write).await,
+    match strategies::strategy_for(resource).allocator() {
+        Some(allocator) => allocator.allocate_values(registry, write).await,
         None => Ok(Reservation::default()),
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// It is done.
+    /// The object was written.
     Written,
-    /// It is not, and will not be.
-    Refused,
-    /// Nobody knows.
+    /// The object was not written.
+    Rejected,
+    /// The store did not report a result.
     Unknown,
 }
 
 impl WriteOutcome {
-    /// That of a write which came to this.
-    pub fn of<T>(outcome: &Result<T, Status>) -> Self {
+    /// The outcome of a write with this result; server errors are unknown.
+    pub fn from_result<T>(outcome: &Result<T, Status>) -> Self {
         match outcome {
             Ok(_) => WriteOutcome::Written,
             Err(status) if status.code >= 500 => WriteOutcome::Unknown,
-            Err(_) => WriteOutcome::Refused,
+            Err(_) => WriteOutcome::Rejected,
         }
     }
 }
 
-/// Gives back what is not needed now that the fate of the write is known. Where it is not, what was taken stays taken until
-/// the next repair.
+/// Releases the values that are unused after the write. After an unknown outcome all stay allocated until the next
+/// repair.
 pub async fn commit_or_release(registry: &Registry, reservation: Reservation, fate: WriteOutcome) {
     match fate {
-        WriteOutcome::Written => release(registry, reservation.unneeded).await,
-        WriteOutcome::Refused => release(registry, reservation.taken).await,
+        WriteOutcome::Written => release_values(registry, reservation.unneeded).await,
+        WriteOutcome::Rejected => release_values(registry, reservation.taken).await,
         WriteOutcome::Unknown => {}
     }
 }
 
-/// Gives back what a removed object held.
-pub async fn removed(registry: &Registry, resource: &Resource, object: &Value) {
-    if let Some(allocator) = strategies::of(resource).allocator() {
-        release(registry, allocator.held(object)).await;
+/// Releases the values of a removed object.
+pub async fn release_removed(registry: &Registry, resource: &Resource, object: &Value) {
+    if let Some(allocator) = strategies::strategy_for(resource).allocator() {
+        release_values(registry, allocator.allocated_values(object)).await;
     }
 }
 
-/// Gives things back; what cannot be given back now is left to the next repair.
-async fn release(registry: &Registry, holdings: Holdings) {
+/// Releases values; failures are left to the next repair.
+async fn release_values(registry: &Registry, holdings: AllocatedValues) {
     if holdings.is_empty() {
         return;
     }
     for ip in holdings.ips {
-        if let Err(status) = addresses::release(registry, ip).await {
-            tracing::warn!(%ip, error = status.message, "cannot release an address");
+        if let Err(status) = ip_addresses::release_address(registry, ip).await {
+            tracing::warn!(%ip, error = status.message, "allocator: releasing a cluster IP failed, the next repair retries");
         }
     }
-    if let Err(status) = registry.pools().ports.release(registry, &holdings.ports).await {
-        tracing::warn!(ports = ?holdings.ports, error = status.message, "cannot release node ports");
+    if let Err(status) = registry.pools().ports.release_ports(registry, &holdings.ports).await {
+        tracing::warn!(ports = ?holdings.ports, error = status.message, "allocator: releasing node ports failed, the next repair retries");
     }
 }

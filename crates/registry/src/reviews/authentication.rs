@@ -1,29 +1,29 @@
-//! Who somebody is: `TokenReview` and `SelfSubjectReview`.
+//! Authentication reviews: `TokenReview` and `SelfSubjectReview`.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{User, clock, request::ResourceRequest};
 use authn::Authenticator;
 use serde_json::json;
 
-/// A review of this group with its answer.
-pub async fn answer(
+/// Sets the status of a review of this group.
+pub async fn review_authentication(
     authenticator: &Authenticator,
-    target: &ResourceRequest,
+    request: &ResourceRequest,
     mut review: Value,
 ) -> Result<Value, Status> {
-    review["status"] = match target.resource.kind {
-        // Of the question nothing is left in the answer.
+    review["status"] = match request.resource.kind {
+        // The response omits the spec of the request.
         "SelfSubjectReview" => {
-            review["metadata"] = json!({"creationTimestamp": clock::seconds()});
-            json!({"userInfo": info(&target.user)})
+            review["metadata"] = json!({"creationTimestamp": clock::now_in_seconds()});
+            json!({"userInfo": user_info(&request.user)})
         }
-        _ => token(authenticator, &review).await?,
+        _ => review_token(authenticator, &review).await?,
     };
     Ok(review)
 }
 
-/// Whose token it is. What is wrong with a token may be told here: who asks may review tokens.
-async fn token(authenticator: &Authenticator, review: &Value) -> Result<Value, Status> {
+/// Authenticates the token of a `TokenReview`. Errors are returned, because the caller is authorized to review tokens.
+async fn review_token(authenticator: &Authenticator, review: &Value) -> Result<Value, Status> {
     let token = meta::string_at(review, &["spec", "token"]);
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
@@ -39,15 +39,15 @@ async fn token(authenticator: &Authenticator, review: &Value) -> Result<Value, S
     if !wanted.is_empty() && !wanted.iter().any(|audience| found.audiences.contains(audience)) {
         return Err(Status::internal_error("error validating audiences"));
     }
-    let mut status = json!({"authenticated": true, "user": info(&found.user)});
+    let mut status = json!({"authenticated": true, "user": user_info(&found.user)});
     if !found.audiences.is_empty() {
         status["audiences"] = json!(found.audiences);
     }
     Ok(status)
 }
 
-/// A user as reviews show it.
-pub fn info(user: &User) -> Value {
+/// The `UserInfo` of a user.
+pub fn user_info(user: &User) -> Value {
     let mut info = json!({"username": user.name});
     if !user.uid.is_empty() {
         info["uid"] = user.uid.as_str().into();

@@ -1,31 +1,31 @@
-//! Policies and webhooks of admission: their expressions must compile.
+//! Admission policies and webhook configurations: their CEL expressions must compile.
 
 use api::{Value, validate::FieldError};
 use expressions::admission::faults;
 
 use super::Strategy;
 
-/// Policies that validate.
-pub struct ValidatingPolicy;
-/// Policies that mutate.
-pub struct MutatingPolicy;
-/// Configurations of webhooks, of both kinds.
-pub struct Webhooks;
+/// The strategy of validating admission policies.
+pub struct ValidatingPolicyStrategy;
+/// The strategy of mutating admission policies.
+pub struct MutatingPolicyStrategy;
+/// The strategy of validating and mutating webhook configurations.
+pub struct WebhookConfigurationStrategy;
 
-impl Strategy for ValidatingPolicy {
-    fn check(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
+impl Strategy for ValidatingPolicyStrategy {
+    fn validate_object(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
         faults::merge(errors, faults::of_validating(object, current));
     }
 }
 
-impl Strategy for MutatingPolicy {
-    fn check(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
+impl Strategy for MutatingPolicyStrategy {
+    fn validate_object(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
         faults::merge(errors, faults::of_mutating(object, current));
     }
 }
 
-impl Strategy for Webhooks {
-    fn check(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
+impl Strategy for WebhookConfigurationStrategy {
+    fn validate_object(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
         faults::merge(errors, faults::of_webhooks(object, current));
     }
 }

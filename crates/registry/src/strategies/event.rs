@@ -1,11 +1,11 @@
-//! Events go away by themselves.
+//! Events expire after a TTL.
 
 use super::Strategy;
 
 /// The strategy of events.
-pub struct Event;
+pub struct EventStrategy;
 
-impl Strategy for Event {
+impl Strategy for EventStrategy {
     fn is_ephemeral(&self) -> bool {
         true
     }

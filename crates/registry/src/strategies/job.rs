@@ -1,4 +1,4 @@
-//! Jobs: a selector and labels of their own unless the client insists on its own.
+//! Jobs: generated selector and labels unless `manualSelector` is set.
 
 use api::{Value, meta};
 use apiserver_core::User;
@@ -7,9 +7,9 @@ use serde_json::json;
 use super::Strategy;
 
 /// The strategy of jobs.
-pub struct Job;
+pub struct JobStrategy;
 
-impl Strategy for Job {
+impl Strategy for JobStrategy {
     fn prepare_create(&self, job: &mut Value, _: &User) {
         if job["spec"]["manualSelector"] == true {
             return;
@@ -27,7 +27,7 @@ impl Strategy for Job {
         ] {
             labels.insert(key.into(), value.clone().into());
         }
-        // A job without labels of its own has its pods': upstream's default, which sees these too.
+        // A job without labels gets those of its pod template, as upstream's defaulting does.
         let labels = labels.clone();
         let metadata = meta::metadata_mut(job);
         if metadata.get("labels").and_then(Value::as_object).is_none_or(|own| own.is_empty()) {

@@ -1,4 +1,4 @@
-//! Namespaces: held by `spec.finalizers` until their contents are gone.
+//! Namespaces: `spec.finalizers` delay the deletion until the content is deleted.
 
 use api::{Value, meta};
 use apiserver_core::User;
@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{
     Strategy,
-    subresource::{keep, with_status},
+    subresource::{copy_fields, with_status},
 };
 
 /// The strategy of namespaces.
-pub struct Namespace;
+pub struct NamespaceStrategy;
 
-impl Strategy for Namespace {
+impl Strategy for NamespaceStrategy {
     fn prepare_create(&self, namespace: &mut Value, _: &User) {
         let spec = meta::field_mut(namespace, "spec");
         let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
@@ -28,16 +28,16 @@ impl Strategy for Namespace {
         meta::field_mut(namespace, "spec").insert("finalizers".into(), finalizers);
     }
 
-    fn deletes_like_changes(&self) -> bool {
+    fn reports_update_conflict(&self) -> bool {
         true
     }
 
     /// `finalize` changes everything but the status.
-    fn through(&self, subresource: &str, mut object: Value, current: &Value) -> Value {
+    fn update_subresource(&self, subresource: &str, mut object: Value, current: &Value) -> Value {
         if subresource != "finalize" {
             return with_status(object, current);
         }
-        keep(&mut object, current, &["status"]);
+        copy_fields(&mut object, current, &["status"]);
         object
     }
 
@@ -47,7 +47,7 @@ impl Strategy for Namespace {
 
     fn begin_deletion(&self, namespace: &mut Value) {
         meta::field_mut(namespace, "status").insert("phase".into(), "Terminating".into());
-        // Upstream ends namespaces in a way of their own, without a word of grace.
+        // Upstream deletes namespaces without a grace period.
         meta::metadata_mut(namespace).remove("deletionGracePeriodSeconds");
     }
 }

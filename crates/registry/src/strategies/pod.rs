@@ -1,4 +1,4 @@
-//! Pods: their first status, what their subresources change, and the grace they get to end.
+//! Pods: initial status, subresources and grace period.
 
 use api::{Value, meta, qos};
 use apiserver_core::{User, clock};
@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{
     Strategy,
-    subresource::{METADATA, keep, with_status},
+    subresource::{CLIENT_METADATA, copy_fields, with_status},
 };
 
 /// The strategy of pods.
-pub struct Pod;
+pub struct PodStrategy;
 
-impl Strategy for Pod {
+impl Strategy for PodStrategy {
     fn prepare_create(&self, pod: &mut Value, _: &User) {
         let gated = !meta::list_at(pod, &["spec", "schedulingGates"]).is_empty();
         let class = qos::pod_qos_class(pod);
@@ -20,15 +20,15 @@ impl Strategy for Pod {
         status.insert("phase".into(), "Pending".into());
         status.insert("qosClass".into(), class.into());
         if gated {
-            status.insert("conditions".into(), json!([blocked()]));
+            status.insert("conditions".into(), json!([scheduling_gated_condition()]));
         }
     }
 
-    fn through(&self, subresource: &str, object: Value, current: &Value) -> Value {
+    fn update_subresource(&self, subresource: &str, object: Value, current: &Value) -> Value {
         match subresource {
             "ephemeralcontainers" => with_ephemeral_containers(object, current),
-            "resize" => resized(object, current),
-            _ => reported(object, current),
+            "resize" => apply_resize(object, current),
+            _ => apply_status_report(object, current),
         }
     }
 
@@ -42,23 +42,24 @@ impl Strategy for Pod {
     }
 }
 
-/// Why a pod with scheduling gates is not scheduled yet.
-fn blocked() -> Value {
-    json!({"type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": clock::seconds(),
+/// The condition of a pod with scheduling gates.
+fn scheduling_gated_condition() -> Value {
+    json!({"type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": clock::now_in_seconds(),
         "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"})
 }
 
-/// Containers for debugging may be added, and nothing else may change.
+/// Applies `ephemeralcontainers`: only ephemeral containers may change.
 fn with_ephemeral_containers(mut pod: Value, current: &Value) -> Value {
     let mut kept = current.clone();
-    keep(&mut kept["spec"], &pod["spec"], &["ephemeralContainers"]);
+    copy_fields(&mut kept["spec"], &pod["spec"], &["ephemeralContainers"]);
     kept["metadata"] = pod["metadata"].take();
-    keep(&mut kept["metadata"], &current["metadata"], METADATA);
+    copy_fields(&mut kept["metadata"], &current["metadata"], CLIENT_METADATA);
     kept
 }
 
-/// What containers ask for may change. Containers that are not those of the pod are left for validation to refuse.
-fn resized(mut pod: Value, current: &Value) -> Value {
+/// Applies `resize`: only resources and resize policies may change. Other containers are left for validation to
+/// reject.
+fn apply_resize(mut pod: Value, current: &Value) -> Value {
     const LISTS: [&str; 2] = ["containers", "initContainers"];
     let names = |pod: &Value, list: &str| -> Vec<Value> {
         meta::list_at(pod, &["spec", list]).iter().map(|container| container["name"].clone()).collect()
@@ -67,30 +68,30 @@ fn resized(mut pod: Value, current: &Value) -> Value {
         return pod;
     }
     let mut kept = current.clone();
-    keep(&mut kept["spec"], &pod["spec"], &["resources"]);
+    copy_fields(&mut kept["spec"], &pod["spec"], &["resources"]);
     for list in LISTS {
         if names(&pod, list) != names(current, list) {
-            keep(&mut kept["spec"], &pod["spec"], &[list]);
+            copy_fields(&mut kept["spec"], &pod["spec"], &[list]);
             continue;
         }
         let wanted = meta::list_at(&pod, &["spec", list]);
         let containers = kept["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for (container, wanted) in containers.zip(wanted) {
-            keep(container, wanted, &["resources", "resizePolicy"]);
+            copy_fields(container, wanted, &["resources", "resizePolicy"]);
         }
     }
     kept["metadata"] = pod["metadata"].take();
-    keep(&mut kept["metadata"], &current["metadata"], METADATA);
+    copy_fields(&mut kept["metadata"], &current["metadata"], CLIENT_METADATA);
     kept
 }
 
-/// A status as a kubelet reports it. Old kubelets spoil owners and leave fields out, which then stay what they were.
-fn reported(pod: Value, current: &Value) -> Value {
+/// Applies a kubelet's status report. Owner references and fields that old kubelets omit keep their values.
+fn apply_status_report(pod: Value, current: &Value) -> Value {
     let mut pod = with_status(pod, current);
-    keep(&mut pod["metadata"], &current["metadata"], &["ownerReferences"]);
+    copy_fields(&mut pod["metadata"], &current["metadata"], &["ownerReferences"]);
     for field in ["qosClass", "observedGeneration"] {
         if pod["status"].get(field).is_none() {
-            keep(&mut pod["status"], &current["status"], &[field]);
+            copy_fields(&mut pod["status"], &current["status"], &[field]);
         }
     }
     let mut before: Vec<&Value> = meta::list_at(current, &["status", "conditions"]).iter().collect();
@@ -99,7 +100,7 @@ fn reported(pod: Value, current: &Value) -> Value {
         let Some(at) = before.iter().position(|known| known["type"] == condition["type"]) else { continue };
         let known = before.remove(at);
         if condition.get("observedGeneration").is_none() {
-            keep(condition, known, &["observedGeneration"]);
+            copy_fields(condition, known, &["observedGeneration"]);
         }
     }
     pod
@@ -110,11 +111,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pods_on_a_node_get_grace() {
+    fn unscheduled_pod_has_no_grace_period() {
         let pod =
             json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});
-        assert_eq!(Pod.grace_period(&pod, None), Some(30));
-        assert_eq!(Pod.grace_period(&pod, Some(5)), Some(5));
-        assert_eq!(Pod.grace_period(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), Some(0));
+        assert_eq!(PodStrategy.grace_period(&pod, None), Some(30));
+        assert_eq!(PodStrategy.grace_period(&pod, Some(5)), Some(5));
+        assert_eq!(PodStrategy.grace_period(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Services: addresses and ports are handed out to them, and what a new type has no use for is dropped.
+//! Services: allocation of cluster IPs and node ports, and removal of fields that a new type does not use.
 
 use api::{Value, meta};
 use apiserver_core::User;
@@ -6,29 +6,28 @@ use apiserver_core::User;
 use super::Strategy;
 use crate::allocate::{
     Allocator,
-    service::{Services, needs_health_check, needs_node_ports},
+    service::{ServiceAllocator, needs_health_check, needs_node_ports},
 };
 
 /// The strategy of services.
-pub struct Service;
+pub struct ServiceStrategy;
 
-impl Strategy for Service {
+impl Strategy for ServiceStrategy {
     fn allocator(&self) -> Option<&dyn Allocator> {
-        Some(&Services)
+        Some(&ServiceAllocator)
     }
 
     fn prepare_create(&self, service: &mut Value, _: &User) {
-        no_traffic_inside(service);
+        drop_internal_traffic_policy(service);
     }
 
-    /// A field is dropped where the new type has no use for it and the client did not change it; if it did, validation
-    /// has something to say.
+    /// Drops unchanged fields that the new type does not use; changed ones are left for validation to reject.
     fn prepare_update(&self, service: &mut Value, current: &Value) {
-        no_traffic_inside(service);
-        let (kind, before) = (kind(service).to_owned(), self::kind(current));
+        drop_internal_traffic_policy(service);
+        let (kind, before) = (service_type(service).to_owned(), self::service_type(current));
         let (had_ports, has_ports) = (needs_node_ports(current), needs_node_ports(service));
         let (had_check, has_check) = (needs_health_check(current), needs_health_check(service));
-        let (was_reachable, is_reachable) = (is_reachable(current), is_reachable(service));
+        let (was_reachable, is_reachable) = (is_externally_accessible(current), is_externally_accessible(service));
         if before != "ExternalName" && kind == "ExternalName" {
             drop_unchanged(service, current, &["clusterIP", "clusterIPs"]);
             drop_unchanged(service, current, &["ipFamilies"]);
@@ -55,20 +54,20 @@ impl Strategy for Service {
     }
 }
 
-/// A name has no endpoints to choose from.
-fn no_traffic_inside(service: &mut Value) {
-    if kind(service) == "ExternalName" {
+/// `internalTrafficPolicy` does not apply to `ExternalName`.
+fn drop_internal_traffic_policy(service: &mut Value) {
+    if service_type(service) == "ExternalName" {
         meta::field_mut(service, "spec").remove("internalTrafficPolicy");
     }
 }
 
-fn kind(service: &Value) -> &str {
+fn service_type(service: &Value) -> &str {
     meta::string_at(service, &["spec", "type"])
 }
 
-fn is_reachable(service: &Value) -> bool {
-    matches!(kind(service), "LoadBalancer" | "NodePort")
-        || kind(service) == "ClusterIP" && !meta::list_at(service, &["spec", "externalIPs"]).is_empty()
+fn is_externally_accessible(service: &Value) -> bool {
+    matches!(service_type(service), "LoadBalancer" | "NodePort")
+        || service_type(service) == "ClusterIP" && !meta::list_at(service, &["spec", "externalIPs"]).is_empty()
 }
 
 fn node_ports(service: &Value) -> Vec<i64> {

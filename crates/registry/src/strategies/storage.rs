@@ -1,4 +1,4 @@
-//! Claims and secrets, where they differ.
+//! Persistent volume claims and secrets.
 
 use api::{Value, meta};
 use apiserver_core::User;
@@ -6,25 +6,25 @@ use serde_json::json;
 
 use super::Strategy;
 
-/// Claims: the old and the new way to name a source say the same.
-pub struct Claim;
+/// The strategy of claims: keeps `dataSource` and `dataSourceRef` equal.
+pub struct ClaimStrategy;
 
-impl Strategy for Claim {
+impl Strategy for ClaimStrategy {
     fn prepare_create(&self, claim: &mut Value, _: &User) {
-        same_source(claim);
+        normalize_data_sources(claim);
     }
 
     fn prepare_update(&self, claim: &mut Value, current: &Value) {
         let before = &current["spec"];
         if before.get("dataSource").is_none() && before.get("dataSourceRef").is_some() {
-            // It was made with a source that the old way could not name.
+            // The claim was created with a source that `dataSource` cannot express.
             return;
         }
-        same_source(claim);
+        normalize_data_sources(claim);
     }
 }
 
-fn same_source(claim: &mut Value) {
+fn normalize_data_sources(claim: &mut Value) {
     let spec = meta::field_mut(claim, "spec");
     let namespaced = |source: &Value| !meta::string_at(source, &["namespace"]).is_empty();
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
@@ -38,10 +38,10 @@ fn same_source(claim: &mut Value) {
     }
 }
 
-/// Secrets: an update that names no type keeps the one it has.
-pub struct Secret;
+/// The strategy of secrets: an update without a type keeps the current one.
+pub struct SecretStrategy;
 
-impl Strategy for Secret {
+impl Strategy for SecretStrategy {
     fn prepare_update(&self, secret: &mut Value, current: &Value) {
         if meta::string_at(secret, &["type"]).is_empty() {
             secret["type"] = current["type"].clone();

@@ -1,31 +1,31 @@
-//! What writes through a subresource may change.
+//! Merging of writes through subresources.
 
 use api::{Value, meta, schema::Resource};
 
-use super::of;
+use super::strategy_for;
 
-/// What a client may set in the metadata, besides the owners of fields.
-pub const METADATA: &[&str] = &["labels", "annotations", "finalizers", "ownerReferences"];
+/// Metadata that a client may set, besides managed fields.
+pub const CLIENT_METADATA: &[&str] = &["labels", "annotations", "finalizers", "ownerReferences"];
 
-/// The object that a change through a subresource makes.
-pub fn through(resource: &Resource, subresource: &str, object: Value, current: &Value) -> Value {
-    let mut changed = of(resource).through(subresource, object, current);
+/// Merges the fields that a subresource may change into the current object.
+pub fn apply_subresource_update(resource: &Resource, subresource: &str, object: Value, current: &Value) -> Value {
+    let mut changed = strategy_for(resource).update_subresource(subresource, object, current);
     if resource.status_only {
-        keep(&mut changed["metadata"], &current["metadata"], METADATA);
+        copy_fields(&mut changed["metadata"], &current["metadata"], CLIENT_METADATA);
     }
     changed
 }
 
-/// The current object with another's metadata and status.
+/// The current object with metadata and status of `object`.
 pub fn with_status(mut object: Value, current: &Value) -> Value {
     let mut kept = current.clone();
-    keep(&mut kept, &object, &["status"]);
+    copy_fields(&mut kept, &object, &["status"]);
     kept["metadata"] = object["metadata"].take();
     kept
 }
 
-/// Takes fields from another object, also when they are absent there.
-pub fn keep(object: &mut Value, from: &Value, fields: &[&str]) {
+/// Copies fields from another object; fields that are absent there are removed.
+pub fn copy_fields(object: &mut Value, from: &Value, fields: &[&str]) {
     let map = meta::object_mut(object);
     for field in fields {
         match from.get(field) {

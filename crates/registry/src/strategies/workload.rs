@@ -1,4 +1,4 @@
-//! Workloads and nodes, where they differ.
+//! Workloads, nodes, endpoint slices and priority classes.
 
 use api::{
     Value,
@@ -7,31 +7,31 @@ use api::{
 use apiserver_core::User;
 
 use super::{
-    Strategy, specification,
-    subresource::{keep, with_status},
+    Strategy, spec_fields,
+    subresource::{copy_fields, with_status},
 };
 
-/// Deployments: a changed annotation is a new generation too.
-pub struct Deployment;
+/// The strategy of deployments: a changed annotation bumps the generation too.
+pub struct DeploymentStrategy;
 
-impl Strategy for Deployment {
+impl Strategy for DeploymentStrategy {
     fn bumps_generation(&self, object: &Value, current: &Value) -> bool {
-        specification(object) != specification(current)
+        spec_fields(object) != spec_fields(current)
             || object["metadata"].get("annotations") != current["metadata"].get("annotations")
     }
 
-    /// Labels are not the status's to change.
-    fn through(&self, _subresource: &str, object: Value, current: &Value) -> Value {
+    /// A status update keeps the labels.
+    fn update_subresource(&self, _subresource: &str, object: Value, current: &Value) -> Value {
         let mut changed = with_status(object, current);
-        keep(&mut changed["metadata"], &current["metadata"], &["labels"]);
+        copy_fields(&mut changed["metadata"], &current["metadata"], &["labels"]);
         changed
     }
 }
 
-/// Daemon sets: an annotation of older days counts the changes of the template.
-pub struct DaemonSet;
+/// The strategy of daemon sets: a deprecated annotation counts template changes.
+pub struct DaemonSetStrategy;
 
-impl Strategy for DaemonSet {
+impl Strategy for DaemonSetStrategy {
     fn prepare_create(&self, set: &mut Value, _: &User) {
         let given = template_generation(set);
         set_template_generation(set, given.max(1));
@@ -52,29 +52,29 @@ fn set_template_generation(set: &mut Value, generation: i64) {
     meta::object_mut(annotations).insert(TEMPLATE_GENERATION_ANNOTATION.into(), generation.to_string().into());
 }
 
-/// Endpoint slices: a changed label is a new generation too.
-pub struct EndpointSlice;
+/// The strategy of endpoint slices: a changed label bumps the generation too.
+pub struct EndpointSliceStrategy;
 
-impl Strategy for EndpointSlice {
+impl Strategy for EndpointSliceStrategy {
     fn bumps_generation(&self, object: &Value, current: &Value) -> bool {
-        specification(object) != specification(current)
+        spec_fields(object) != spec_fields(current)
             || object["metadata"].get("labels") != current["metadata"].get("labels")
     }
 }
 
-/// Nodes: a kubelet registers with its status.
-pub struct KeepsStatus;
+/// The strategy of nodes: a kubelet registers with its status.
+pub struct NodeStrategy;
 
-impl Strategy for KeepsStatus {
+impl Strategy for NodeStrategy {
     fn keeps_status_on_create(&self) -> bool {
         true
     }
 }
 
-/// Priority classes: whatever changes in them, they stay what they were.
-pub struct OneGeneration;
+/// The strategy of priority classes: the generation never changes.
+pub struct PriorityClassStrategy;
 
-impl Strategy for OneGeneration {
+impl Strategy for PriorityClassStrategy {
     fn bumps_generation(&self, _: &Value, _: &Value) -> bool {
         false
     }

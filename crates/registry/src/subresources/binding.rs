@@ -5,31 +5,36 @@ use api::{Value, meta, status::Status, validate};
 use apiserver_core::{body::RequestBody, clock, loopback, request::ResourceRequest};
 use serde_json::json;
 
-use super::{done, kind_of, own_request, posted};
-use crate::{Outcome, Registry, WriteOptions, precondition_failed, update::UpdateContext};
+use super::{created_status, decode_subresource_body, server_request, subresource_kind};
+use crate::{Registry, RequestOutcome, WriteOptions, precondition_failed, update::UpdateContext};
 
 impl Registry {
-    pub(super) async fn bind(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+    pub(super) async fn bind_pod(
+        &self,
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
         let pods = loopback::find_resource("", "v1", "pods")?;
-        let options = WriteOptions::of(target, input)?;
-        let mut binding = posted(target, input, options.validation)?;
-        let attributes = AdmissionAttributes::create(self, target, options.dry_run);
+        let options = WriteOptions::from_request(request, body)?;
+        let mut binding = decode_subresource_body(request, body, options.validation)?;
+        let attributes = AdmissionAttributes::create(self, request, options.dry_run);
         self.admission().admit(&attributes, &mut binding).await?;
         let name = meta::name(&binding);
-        if !target.name.is_empty() && name != target.name {
+        if !request.name.is_empty() && name != request.name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
-        valid(target, &binding)?;
+        validate_binding(request, &binding)?;
         self.admission().validate(&attributes, &binding).await?;
-        let pod = own_request(pods, "update", target, name);
-        self.change(&pod, UpdateContext::own(options.dry_run), |current| bound(current, &binding)).await?;
-        Ok(done())
+        let pod = server_request(pods, "update", request, name);
+        self.update_object(&pod, UpdateContext::for_server(options.dry_run), |current| bound_pod(current, &binding))
+            .await?;
+        Ok(created_status())
     }
 }
 
-/// Upstream answers a faulty binding with a bare 500.
-fn valid(target: &ResourceRequest, binding: &Value) -> Result<(), Status> {
-    let errors = validate::validate_create(&kind_of(target)?, binding);
+/// Validates a binding; upstream responds with 500 without a reason.
+fn validate_binding(request: &ResourceRequest, binding: &Value) -> Result<(), Status> {
+    let errors = validate::validate_create(&subresource_kind(request)?, binding);
     let message = match errors.as_slice() {
         [] => return Ok(()),
         [one] => one.to_string(),
@@ -38,8 +43,8 @@ fn valid(target: &ResourceRequest, binding: &Value) -> Result<(), Status> {
     Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
 }
 
-/// The pod on its node, with the binding's labels and annotations.
-fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
+/// Returns the pod with node name, labels and annotations of the binding.
+fn bound_pod(pod: &Value, binding: &Value) -> Result<Value, Status> {
     let pods = loopback::find_resource("", "v1", "pods")?;
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, found) =
@@ -48,7 +53,7 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
             return Err(precondition_failed(pods, pod, what, wanted, found));
         }
     }
-    assignable(pod)?;
+    check_assignable(pod)?;
     let mut pod = pod.clone();
     meta::field_mut(&mut pod, "spec").insert("nodeName".into(), binding["target"]["name"].clone());
     meta::field_mut(&mut pod, "status").remove("nominatedNodeName");
@@ -64,7 +69,7 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
     Ok(pod)
 }
 
-fn assignable(pod: &Value) -> Result<(), Status> {
+fn check_assignable(pod: &Value) -> Result<(), Status> {
     let name = meta::name(pod);
     let assigned = meta::string_at(pod, &["spec", "nodeName"]);
     let why = if meta::is_deleting(pod) {
@@ -81,10 +86,10 @@ fn assignable(pod: &Value) -> Result<(), Status> {
     Err(Status { code: 409, reason: "Conflict", message, details, continue_token: None })
 }
 
-/// Sets a condition of a pod; its transition is now, unless its status stays what it was.
+/// Sets a condition of a pod; the transition time changes only with its status.
 pub(super) fn set_condition(pod: &mut Value, mut condition: Value) {
     condition["lastProbeTime"] = Value::Null;
-    condition["lastTransitionTime"] = clock::seconds().into();
+    condition["lastTransitionTime"] = clock::now_in_seconds().into();
     let conditions = meta::field_mut(pod, "status").entry("conditions").or_insert_with(|| json!([]));
     let Some(list) = conditions.as_array_mut() else { return };
     match list.iter_mut().find(|known| known["type"] == condition["type"]) {

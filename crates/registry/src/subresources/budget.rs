@@ -1,15 +1,15 @@
-//! Disruption budgets, as evictions see them: whether one more pod may go, and why not.
+//! Pod disruption budgets of evictions.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::clock;
 use serde_json::json;
 
-/// Evictions that a budget's controller may not have noticed yet.
+/// Maximum number of evictions that the disruption controller has not confirmed.
 const MAX_DISRUPTED: usize = 2000;
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Whether a pod that is not ready may go without being counted: the budget says so, or enough others are healthy.
-pub fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
+/// Whether an unready pod may be evicted without using the budget: by its policy, or because enough pods are healthy.
+pub fn is_unhealthy_and_evictable(pod: &Value, budget: &Value) -> bool {
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     if meta::list_at(pod, &["status", "conditions"]).iter().any(ready) {
         return false;
@@ -19,45 +19,45 @@ pub fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
         || number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0
 }
 
-/// The budget after one more disruption, or why there can be none.
-pub fn disrupted(budget: &Value, pod: &str) -> Result<Value, Status> {
+/// Returns the budget with one more disruption; 429 or 403 if it allows none.
+pub fn record_disruption(budget: &Value, pod: &str) -> Result<Value, Status> {
     let status = |field: &str| meta::integer_at(budget, &["status", field]);
     let allowed = status("disruptionsAllowed");
     let noted =
         meta::value_at(budget, &["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, |pods| pods.len());
     if status("observedGeneration") < meta::integer_at(budget, &["metadata", "generation"]) {
-        return Err(in_progress(meta::name(budget)));
+        return Err(budget_in_progress(meta::name(budget)));
     }
     if allowed < 0 {
-        return Err(forbidden(budget, "pdb disruptions allowed is negative"));
+        return Err(budget_forbidden(budget, "pdb disruptions allowed is negative"));
     }
     if noted > MAX_DISRUPTED {
-        return Err(forbidden(
+        return Err(budget_forbidden(
             budget,
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         ));
     }
     if allowed == 0 {
-        return Err(violated(&why_none(budget), None));
+        return Err(budget_violation(&disruption_denial(budget), None));
     }
     let mut budget = budget.clone();
     let observed = budget["status"]["observedGeneration"].clone();
     let status = meta::field_mut(&mut budget, "status");
     status.insert("disruptionsAllowed".into(), (allowed - 1).into());
     let pods = meta::object_mut(status.entry("disruptedPods").or_insert_with(|| json!({})));
-    pods.insert(pod.to_owned(), clock::seconds().into());
+    pods.insert(pod.to_owned(), clock::now_in_seconds().into());
     if allowed == 1 {
         let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-        insufficient(conditions, observed);
+        set_insufficient_pods(conditions, observed);
     }
     Ok(budget)
 }
 
-/// Notes in the conditions that no further disruption is allowed.
-fn insufficient(conditions: &mut Value, observed: Value) {
+/// Sets the condition `DisruptionAllowed` to false.
+fn set_insufficient_pods(conditions: &mut Value, observed: Value) {
     let Some(list) = conditions.as_array_mut() else { return };
     let mut condition = json!({"type": "DisruptionAllowed", "status": "False", "observedGeneration": observed,
-        "lastTransitionTime": clock::seconds(), "reason": "InsufficientPods", "message": ""});
+        "lastTransitionTime": clock::now_in_seconds(), "reason": "InsufficientPods", "message": ""});
     match list.iter_mut().find(|known| known["type"] == "DisruptionAllowed") {
         Some(known) => {
             if known["status"] == "False" {
@@ -69,7 +69,7 @@ fn insufficient(conditions: &mut Value, observed: Value) {
     }
 }
 
-fn why_none(budget: &Value) -> String {
+fn disruption_denial(budget: &Value) -> String {
     let name = meta::name(budget);
     let (current, desired) = (
         meta::integer_at(budget, &["status", "currentHealthy"]),
@@ -94,12 +94,12 @@ fn why_none(budget: &Value) -> String {
     }
 }
 
-/// 429: the budget's controller has yet to look.
-pub fn in_progress(budget: &str) -> Status {
-    violated(&format!("The disruption budget {budget} is still being processed by the server."), Some(10))
+/// 429: the disruption controller has not processed the budget yet.
+pub fn budget_in_progress(budget: &str) -> Status {
+    budget_violation(&format!("The disruption budget {budget} is still being processed by the server."), Some(10))
 }
 
-fn violated(cause: &str, retry: Option<u64>) -> Status {
+fn budget_violation(cause: &str, retry: Option<u64>) -> Status {
     let mut details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]});
     if let Some(seconds) = retry {
         details["retryAfterSeconds"] = seconds.into();
@@ -113,7 +113,7 @@ fn violated(cause: &str, retry: Option<u64>) -> Status {
     }
 }
 
-fn forbidden(budget: &Value, why: &str) -> Status {
+fn budget_forbidden(budget: &Value, why: &str) -> Status {
     let name = meta::name(budget);
     let message = format!("poddisruptionbudget.policy {name:?} is forbidden: {why}");
     let details = Some(json!({"name": name, "group": "policy", "kind": "poddisruptionbudget"}));

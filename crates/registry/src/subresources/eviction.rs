@@ -1,7 +1,7 @@
 //! Evictions: deletions that respect disruption budgets.
 //!
-//! A budget's `status.disruptionsAllowed` is what evictions compete for: each takes one off with a guarded write before
-//! it deletes, so that concurrent evictions are exact, and notes its pod so that the budget's controller counts it.
+//! Each eviction decrements `status.disruptionsAllowed` with a conditional write before it deletes the pod, so that
+//! concurrent evictions never exceed the budget, and adds the pod to `disruptedPods` for the disruption controller.
 
 use std::time::Duration;
 
@@ -12,53 +12,60 @@ use serde_json::json;
 
 use super::{
     binding::set_condition,
-    budget::{disrupted, in_progress, is_unhealthy_and_free},
-    done, own_request, posted,
+    budget::{budget_in_progress, is_unhealthy_and_evictable, record_disruption},
+    created_status, decode_subresource_body, server_request,
 };
-use crate::{Outcome, Registry, WriteOptions, update::UpdateContext};
+use crate::{Registry, RequestOutcome, WriteOptions, update::UpdateContext};
 
-/// How often, and how long apart, a conflict with another writer is tried again.
-const TRIES: usize = 20;
-const APART: Duration = Duration::from_millis(500);
-/// Who writes to budgets.
-const MANAGER: &str = "kube-apiserver";
+/// Maximum number of attempts on write conflicts.
+const MAX_ATTEMPTS: usize = 20;
+/// Time between attempts, before jitter.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// The field manager of budget updates.
+const FIELD_MANAGER: &str = "kube-apiserver";
 
 impl Registry {
-    pub(super) async fn evict(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        let asked = WriteOptions::of(target, input)?;
-        let mut object = posted(target, input, asked.validation)?;
-        let attributes = AdmissionAttributes::create(self, target, asked.dry_run);
+    pub(super) async fn evict_pod(
+        &self,
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
+        let asked = WriteOptions::from_request(request, body)?;
+        let mut object = decode_subresource_body(request, body, asked.validation)?;
+        let attributes = AdmissionAttributes::create(self, request, asked.dry_run);
         self.admission().admit(&attributes, &mut object).await?;
-        let eviction = Eviction::of(target, &object, asked.dry_run)?;
+        let eviction = EvictionRequest::new(request, &object, asked.dry_run)?;
         self.admission().validate(&attributes, &object).await?;
-        for _ in 0..TRIES {
-            let (pod, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
-            eviction.check(&pod)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let (pod, _) = self.read_object(&request.resource, &request.namespace, &request.name).await?;
+            eviction.check_preconditions(&pod)?;
             if !ignores_budgets(&pod) {
-                return self.evict_within_budget(target, &eviction, &pod).await;
+                return self.evict_within_budget(request, &eviction, &pod).await;
             }
-            let checked = eviction.or_revision(&pod, !has_ended(&pod));
-            match self.delete_evicted(target, &checked).await {
-                // A pod that changed meanwhile may have become one that budgets protect.
-                Err(status) if is_conflict(&status) && !eviction.names_revision() => backoff().await,
-                result => return result.map(|()| done()),
+            let checked = eviction.with_revision(&pod, !has_ended(&pod));
+            match self.delete_evicted(request, &checked).await {
+                // A pod that changed may be protected by a budget now.
+                Err(status) if is_conflict(&status) && !eviction.has_revision() => sleep_before_retry().await,
+                result => return result.map(|()| created_status()),
             }
         }
-        Err(Status::object_modified(&target.resource, &target.name))
+        Err(Status::object_modified(&request.resource, &request.name))
     }
 
     async fn evict_within_budget(
         &self,
-        target: &ResourceRequest,
-        eviction: &Eviction,
+        request: &ResourceRequest,
+        eviction: &EvictionRequest,
         pod: &Value,
-    ) -> Result<Outcome, Status> {
-        let budgets = self.budgets(target, pod).await?;
+    ) -> Result<RequestOutcome, Status> {
+        let budgets = self.select_budgets(request, pod).await?;
         let mut checked = eviction.clone();
         match budgets.as_slice() {
             [] => {}
-            [budget] if is_unhealthy_and_free(pod, budget) => checked = eviction.or_revision(pod, true),
-            [budget] => self.take(target, meta::name(budget), meta::name(pod), eviction.dry_run()).await?,
+            [budget] if is_unhealthy_and_evictable(pod, budget) => checked = eviction.with_revision(pod, true),
+            [budget] => {
+                self.take_disruption(request, meta::name(budget), meta::name(pod), eviction.is_dry_run()).await?
+            }
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
                                support.";
@@ -71,19 +78,24 @@ impl Registry {
                 });
             }
         }
-        match self.delete_evicted(target, &checked).await {
-            // It may have become healthy: the client should try again.
-            Err(status) if is_conflict(&status) && checked.names_revision() && !eviction.names_revision() => {
-                Err(in_progress(budgets.first().map(meta::name).unwrap_or_default()))
+        match self.delete_evicted(request, &checked).await {
+            // The pod may have become healthy: the client should retry.
+            Err(status) if is_conflict(&status) && checked.has_revision() && !eviction.has_revision() => {
+                Err(budget_in_progress(budgets.first().map(meta::name).unwrap_or_default()))
             }
-            result => result.map(|()| done()),
+            result => result.map(|()| created_status()),
         }
     }
 
-    /// The budgets that select a pod.
-    async fn budgets(&self, target: &ResourceRequest, pod: &Value) -> Result<Vec<Value>, Status> {
+    /// Lists the budgets that select a pod.
+    async fn select_budgets(&self, request: &ResourceRequest, pod: &Value) -> Result<Vec<Value>, Status> {
         let list = self
-            .list(&own_request(loopback::find_resource("policy", "v1", "poddisruptionbudgets")?, "list", target, ""))
+            .list(&server_request(
+                loopback::find_resource("policy", "v1", "poddisruptionbudgets")?,
+                "list",
+                request,
+                "",
+            ))
             .await?;
         let mut found = Vec::new();
         for item in &list.items {
@@ -100,19 +112,26 @@ impl Registry {
         Ok(found)
     }
 
-    /// Takes one of the disruptions that a budget allows.
-    async fn take(&self, target: &ResourceRequest, budget: &str, pod: &str, dry_run: bool) -> Result<(), Status> {
+    /// Takes one of the allowed disruptions of a budget.
+    async fn take_disruption(
+        &self,
+        request: &ResourceRequest,
+        budget: &str,
+        pod: &str,
+        dry_run: bool,
+    ) -> Result<(), Status> {
         let budgets = loopback::find_resource("policy", "v1", "poddisruptionbudgets")?;
-        let mut status = own_request(budgets, "update", target, budget);
+        let mut status = server_request(budgets, "update", request, budget);
         status.subresource = "status".into();
-        let input = RequestBody { content_type: String::new(), user_agent: MANAGER.into(), body: Default::default() };
-        let options = WriteOptions::of(&status, &input)?;
-        for _ in 0..TRIES {
+        let body =
+            RequestBody { content_type: String::new(), user_agent: FIELD_MANAGER.into(), body: Default::default() };
+        let options = WriteOptions::from_request(&status, &body)?;
+        for _ in 0..MAX_ATTEMPTS {
             let taken = self
-                .change(&status, UpdateContext::own(dry_run), |current| {
-                    let mut object = disrupted(current, pod)?;
+                .update_object(&status, UpdateContext::for_server(dry_run), |current| {
+                    let mut object = record_disruption(current, pod)?;
                     apply::track_update(
-                        &options.writer(apply::ApplyTarget::for_resource(budgets, "status")),
+                        &options.apply_request(apply::ApplyTarget::for_resource(budgets, "status")),
                         Some(current),
                         &mut object,
                     );
@@ -120,7 +139,7 @@ impl Registry {
                 })
                 .await;
             match taken {
-                Err(status) if is_conflict(&status) => backoff().await,
+                Err(status) if is_conflict(&status) => sleep_before_retry().await,
                 result => return result.map(|_| ()),
             }
         }
@@ -134,14 +153,14 @@ impl Registry {
         })
     }
 
-    /// Says in the pod why it ends, and deletes it.
-    async fn delete_evicted(&self, target: &ResourceRequest, eviction: &Eviction) -> Result<(), Status> {
+    /// Sets the condition `DisruptionTarget` of the pod and deletes it.
+    async fn delete_evicted(&self, request: &ResourceRequest, eviction: &EvictionRequest) -> Result<(), Status> {
         let mut eviction = eviction.clone();
-        if !eviction.dry_run() {
-            let pod = own_request(target.resource.clone(), "update", target, &target.name);
+        if !eviction.is_dry_run() {
+            let pod = server_request(request.resource.clone(), "update", request, &request.name);
             let changed = self
-                .change(&pod, UpdateContext::own(false), |current| {
-                    eviction.check(current)?;
+                .update_object(&pod, UpdateContext::for_server(false), |current| {
+                    eviction.check_preconditions(current)?;
                     let mut object = current.clone();
                     set_condition(
                         &mut object,
@@ -151,28 +170,28 @@ impl Registry {
                     Ok(object)
                 })
                 .await?;
-            if eviction.names_revision() {
+            if eviction.has_revision() {
                 eviction.options["preconditions"]["resourceVersion"] =
                     changed.object["metadata"]["resourceVersion"].clone();
             }
         }
         let body = eviction.options.to_string().into();
-        let input = RequestBody { content_type: String::new(), user_agent: String::new(), body };
-        self.delete_admitted(&own_request(target.resource.clone(), "delete", target, &target.name), &input)
+        let body = RequestBody { content_type: String::new(), user_agent: String::new(), body };
+        self.delete_admitted(&server_request(request.resource.clone(), "delete", request, &request.name), &body)
             .await
             .map(|_| ())
     }
 }
 
-/// What a client asks of an eviction: the options of the deletion.
+/// The delete options of an eviction.
 #[derive(Clone, Debug)]
-struct Eviction {
+struct EvictionRequest {
     options: Value,
 }
 
-impl Eviction {
-    fn of(target: &ResourceRequest, eviction: &Value, dry_run: bool) -> Result<Self, Status> {
-        if meta::name(eviction) != target.name {
+impl EvictionRequest {
+    fn new(request: &ResourceRequest, eviction: &Value, dry_run: bool) -> Result<Self, Status> {
+        if meta::name(eviction) != request.name {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
         let mut options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
@@ -180,7 +199,7 @@ impl Eviction {
         if options[unsafe_option] == true {
             let why = "can not be set for pod eviction, try after removing the option";
             let error = FieldError::invalid(format!("deleteOptions.{unsafe_option}"), true, why);
-            return Err(Status::invalid_kind("policy", "Eviction", &target.name, &[error]));
+            return Err(Status::invalid_kind("policy", "Eviction", &request.name, &[error]));
         }
         if dry_run && meta::list_at(&options, &["dryRun"]).is_empty() {
             options["dryRun"] = json!(["All"]);
@@ -188,25 +207,25 @@ impl Eviction {
         Ok(Self { options })
     }
 
-    fn dry_run(&self) -> bool {
+    fn is_dry_run(&self) -> bool {
         !meta::list_at(&self.options, &["dryRun"]).is_empty()
     }
 
-    fn names_revision(&self) -> bool {
+    fn has_revision(&self) -> bool {
         self.options["preconditions"].get("resourceVersion").is_some_and(Value::is_string)
     }
 
-    /// The same of this revision of the pod, if the client did not name one and it matters.
-    fn or_revision(&self, pod: &Value, matters: bool) -> Self {
+    /// Adds the pod's `resourceVersion` as a precondition if `matters` and the client set none.
+    fn with_revision(&self, pod: &Value, matters: bool) -> Self {
         let mut out = self.clone();
-        if matters && !self.names_revision() {
+        if matters && !self.has_revision() {
             let preconditions = meta::field_mut(&mut out.options, "preconditions");
             preconditions.insert("resourceVersion".into(), pod["metadata"]["resourceVersion"].clone());
         }
         out
     }
 
-    fn check(&self, pod: &Value) -> Result<(), Status> {
+    fn check_preconditions(&self, pod: &Value) -> Result<(), Status> {
         for (field, what, why) in
             [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")]
         {
@@ -226,7 +245,7 @@ impl Eviction {
     }
 }
 
-/// Whether a pod is none of a budget's business: it does not run yet, or not any more.
+/// Whether budgets do not protect a pod: it is pending, ended or being deleted.
 fn ignores_budgets(pod: &Value) -> bool {
     has_ended(pod) || meta::string_at(pod, &["status", "phase"]) == "Pending"
 }
@@ -239,6 +258,6 @@ fn is_conflict(status: &Status) -> bool {
     status.reason == "Conflict"
 }
 
-async fn backoff() {
-    tokio::time::sleep(APART.mul_f64(1.0 + 0.1 * fastrand::f64())).await;
+async fn sleep_before_retry() {
+    tokio::time::sleep(RETRY_INTERVAL.mul_f64(1.0 + 0.1 * fastrand::f64())).await;
 }

@@ -1,5 +1,5 @@
-//! What is under an object's path and is an object itself. Parts of the object (`status`, `approval`, `resize`, …) are
-//! changed by the same update and patch as the whole; kinds of their own have a file each.
+//! Subresources. Those of the object's own kind (`status`, `approval`, `resize`, …) use the generic update and patch;
+//! subresources of other kinds have a file each.
 
 mod binding;
 mod budget;
@@ -15,40 +15,48 @@ use apiserver_core::{body::RequestBody, document::RawExtensions, query::Query, r
 pub use scale::{scale_of, set_replicas};
 use serde_json::json;
 
-use super::{FieldValidation, Outcome, Registry, create, update::UpdateScope};
+use super::{FieldValidation, Registry, RequestOutcome, create, update::UpdateScope};
 
 impl Registry {
-    pub(super) async fn subresource(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        match (target.subresource.as_str(), target.verb) {
-            ("scale", _) => self.scale(target, input).await,
-            ("binding" | "", "create") => self.bind(target, input).await,
-            ("eviction", "create") => self.evict(target, input).await,
-            (_, "get") => self.shown(target).await,
-            (_, "update") => self.update_part(target, input, UpdateScope::Subresource).await,
-            (_, "patch") => self.patch_part(target, input, UpdateScope::Subresource).await,
-            (other, _) => Err(Status::not_implemented(format!("{}/{other}", target.resource.qualified_name()))),
+    pub(super) async fn handle_subresource(
+        &self,
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
+        match (request.subresource.as_str(), request.verb) {
+            ("scale", _) => self.handle_scale(request, body).await,
+            ("binding" | "", "create") => self.bind_pod(request, body).await,
+            ("eviction", "create") => self.evict_pod(request, body).await,
+            (_, "get") => self.get_object(request).await,
+            (_, "update") => self.update_in_scope(request, body, UpdateScope::Subresource).await,
+            (_, "patch") => self.patch_in_scope(request, body, UpdateScope::Subresource).await,
+            (other, _) => Err(Status::not_implemented(format!("{}/{other}", request.resource.qualified_name()))),
         }
     }
 }
 
-/// The body of a request to a subresource of another kind than the object's.
-pub fn posted(target: &ResourceRequest, input: &RequestBody, validation: FieldValidation) -> Result<Value, Status> {
-    let kind = kind_of(target)?;
-    let mut value = input.decode_object(kind.kind)?;
-    // An eviction of the version before is the same.
+/// Decodes the body of a subresource request.
+pub fn decode_subresource_body(
+    request: &ResourceRequest,
+    body: &RequestBody,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
+    let kind = subresource_kind(request)?;
+    let mut value = body.decode_object(kind.kind)?;
+    // `policy/v1beta1` evictions have the same fields.
     if value["apiVersion"] == "policy/v1beta1" && kind.group == "policy" {
         value["apiVersion"] = kind.api_version().into();
-        let (object, warnings) = create::decoded(&kind, value, validation)?;
-        target.notes.warn_all(warnings);
+        let (object, warnings) = create::decode_value(&kind, value, validation)?;
+        request.warnings.add_warnings(warnings);
         return Ok(object);
     }
-    create::body(target, &kind, input, validation)
+    create::decode_request_body(request, &kind, body, validation)
 }
 
-/// The row of the kind that a subresource takes, as if it were a resource.
-pub fn kind_of(target: &ResourceRequest) -> Result<Resource, Status> {
-    let mut row: Resource = Resource::clone(&target.resource);
-    let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
+/// The kind of a subresource as a resource.
+pub fn subresource_kind(request: &ResourceRequest) -> Result<Resource, Status> {
+    let mut row: Resource = Resource::clone(&request.resource);
+    let Some(sub) = request.resource.subresource(&request.subresource) else { return Ok(row) };
     (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
     row.kind = sub.kind;
     row.custom_schema = None;
@@ -57,8 +65,8 @@ pub fn kind_of(target: &ResourceRequest) -> Result<Resource, Status> {
     Ok(row)
 }
 
-/// A request of the server itself about an object in the namespace of another request.
-fn own_request(
+/// A request of the server itself in the namespace and with the user of another request.
+fn server_request(
     resource: impl Into<ResourceRef>,
     verb: &'static str,
     of: &ResourceRequest,
@@ -72,13 +80,13 @@ fn own_request(
         subresource: String::new(),
         query: Query::default(),
         user: of.user.clone(),
-        notes: of.notes.clone(),
-        words: RawExtensions::default(),
+        warnings: of.warnings.clone(),
+        raw_extensions: RawExtensions::default(),
     }
 }
 
-/// 201, and nothing more to say.
-fn done() -> Outcome {
+/// 201 with a `Status` of success.
+fn created_status() -> RequestOutcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Outcome::Object { object: status, stored: None, code: 201 }
+    RequestOutcome::Object { object: status, stored: None, code: 201 }
 }

@@ -1,4 +1,4 @@
-//! The `scale` of a workload: how many replicas it has, as an object of its own.
+//! The `scale` subresource of workloads and custom resources.
 
 use api::{
     Value,
@@ -13,66 +13,72 @@ use apiextensions::version_of;
 use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use serde_json::json;
 
-use super::posted;
+use super::decode_subresource_body;
 use crate::{
-    Outcome, Registry, WriteOptions,
-    apply::{CONTENT_TYPE, Configuration},
-    update::{UpdateContext, UpdateScope, named_as, patch_body, patch_failed},
+    Registry, RequestOutcome, WriteOptions,
+    apply::{ApplyConfiguration, CONTENT_TYPE},
+    update::{UpdateContext, UpdateScope, check_identity, decode_patch_body, patch_error_status},
 };
 
 impl Registry {
-    pub(super) async fn scale(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
-        let scale = match target.verb {
+    pub(super) async fn handle_scale(
+        &self,
+        request: &ResourceRequest,
+        body: &RequestBody,
+    ) -> Result<RequestOutcome, Status> {
+        let scale = match request.verb {
             "get" => {
-                let (object, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
-                Paths::of(&target.resource).check(&object)?;
-                scale_of(&target.resource, &object)
+                let (object, _) = self.read_object(&request.resource, &request.namespace, &request.name).await?;
+                ScalePaths::for_resource(&request.resource).check_spec_replicas(&object)?;
+                scale_of(&request.resource, &object)
             }
             "update" => {
-                let options = WriteOptions::of(target, input)?;
-                let mut given = posted(target, input, options.validation)?;
-                named_as(target, &mut given)?;
-                self.set_scale(target, &options, |shown, writer| written_scale(given.clone(), shown, writer)).await?
+                let options = WriteOptions::from_request(request, body)?;
+                let mut given = decode_subresource_body(request, body, options.validation)?;
+                check_identity(request, &mut given)?;
+                self.update_scale(request, &options, |shown, writer| track_scale_update(given.clone(), shown, writer))
+                    .await?
             }
-            _ if input.content_type == CONTENT_TYPE => {
-                let options = WriteOptions::of_apply(target)?;
-                let config = Configuration::parse(&input.body)?.value;
-                self.set_scale(target, &options, |scale, writer| {
+            _ if body.content_type == CONTENT_TYPE => {
+                let options = WriteOptions::from_apply_request(request)?;
+                let config = ApplyConfiguration::parse(&body.body)?.value;
+                self.update_scale(request, &options, |scale, writer| {
                     apply::apply_config(writer, Some(scale), &config, options.force.unwrap_or_default())
                         .map_err(|error| error.to_status())
                 })
                 .await?
             }
             _ => {
-                let (kind, patch) = patch_body(&target.resource, input)?;
-                let options = WriteOptions::of(target, input)?;
-                self.set_scale(target, &options, |scale, writer| {
-                    let patched = kind.apply_patch(writer.target.ty, scale, &patch).map_err(patch_failed)?;
-                    written_scale(patched, scale, writer)
+                let (kind, patch) = decode_patch_body(&request.resource, body)?;
+                let options = WriteOptions::from_request(request, body)?;
+                self.update_scale(request, &options, |scale, writer| {
+                    let patched = kind.apply_patch(writer.target.ty, scale, &patch).map_err(patch_error_status)?;
+                    track_scale_update(patched, scale, writer)
                 })
                 .await?
             }
         };
-        Ok(Outcome::Object { object: scale, stored: None, code: 200 })
+        Ok(RequestOutcome::Object { object: scale, stored: None, code: 200 })
     }
 
-    /// Lets `edit` make a new scale, owners included, of the one that shows, and scales the object to it.
-    async fn set_scale(
+    /// Lets `edit` build the new scale with managed fields and updates the object's replicas.
+    async fn update_scale(
         &self,
-        target: &ResourceRequest,
+        request: &ResourceRequest,
         options: &WriteOptions,
         mut edit: impl FnMut(&Value, &apply::ApplyRequest) -> Result<Value, Status>,
     ) -> Result<Value, Status> {
-        let writer = options.writer(apply::ApplyTarget::for_kind("autoscaling/v1", "Scale", scale_type()?, "scale"));
-        let (version, paths) = (target.resource.api_version(), Paths::of(&target.resource));
+        let writer =
+            options.apply_request(apply::ApplyTarget::for_kind("autoscaling/v1", "Scale", scale_type()?, "scale"));
+        let (version, paths) = (request.resource.api_version(), ScalePaths::for_resource(&request.resource));
         let changed = self
-            .change(target, UpdateContext::asked(UpdateScope::Scale, options), |current| {
-                let mut shown = canonical_scale(scale_of(&target.resource, current))?;
+            .update_object(request, UpdateContext::for_client(UpdateScope::Scale, options), |current| {
+                let mut shown = canonical_scale(scale_of(&request.resource, current))?;
                 apply::scale_ownership::copy_to_scale(current, &mut shown, &paths.spec)
                     .map_err(Status::internal_error)?;
                 let scale = edit(&shown, &writer)?;
-                if target.resource.custom_schema.is_none() {
-                    valid_scale(&scale, &target.name)?;
+                if request.resource.custom_schema.is_none() {
+                    validate_scale(&scale, &request.name)?;
                 }
                 let owners = apply::scale_ownership::merge_from_scale(current, &scale, &version, &paths.spec)
                     .map_err(Status::internal_error)?;
@@ -82,11 +88,11 @@ impl Registry {
                     let named = meta::string_at(&scale, &["metadata", precondition]);
                     meta::metadata_mut(&mut object).insert(precondition.into(), named.into());
                 }
-                set_replicas(&target.resource, &mut object, &scale);
+                set_replicas(&request.resource, &mut object, &scale);
                 Ok(object)
             })
             .await?;
-        Ok(scale_of(&target.resource, &changed.object))
+        Ok(scale_of(&request.resource, &changed.object))
     }
 }
 
@@ -99,14 +105,14 @@ fn canonical_scale(scale: Value) -> Result<Value, Status> {
     Ok(decoded.object)
 }
 
-/// The scale that a client wants, with the owners of what it changes.
-fn written_scale(given: Value, shown: &Value, writer: &apply::ApplyRequest) -> Result<Value, Status> {
+/// Canonicalizes a client's scale and updates its managed fields.
+fn track_scale_update(given: Value, shown: &Value, writer: &apply::ApplyRequest) -> Result<Value, Status> {
     let mut scale = canonical_scale(given)?;
     apply::track_update(writer, Some(shown), &mut scale);
     Ok(scale)
 }
 
-fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
+fn validate_scale(scale: &Value, name: &str) -> Result<(), Status> {
     let replicas = meta::integer_at(scale, &["spec", "replicas"]);
     if replicas >= 0 {
         return Ok(());
@@ -115,18 +121,18 @@ fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
     Err(Status::invalid_kind("autoscaling", "Scale", name, &[error]))
 }
 
-/// Where the replicas of a resource are.
-struct Paths {
-    /// How many are wanted.
+/// Field paths of the scale subresource.
+struct ScalePaths {
+    /// Path of the desired replicas.
     spec: String,
-    /// How many there are.
+    /// Path of the current replicas.
     status: String,
-    /// Which they are, as text; `None`: as the selector of built-in kinds.
+    /// Path of the serialized label selector; `None` for built-in kinds, which use `spec.selector`.
     selector: Option<String>,
 }
 
-impl Paths {
-    fn of(resource: &Resource) -> Self {
+impl ScalePaths {
+    fn for_resource(resource: &Resource) -> Self {
         let plain = |path: &str| path.trim_start_matches('.').to_owned();
         match version_of(resource).and_then(|version| version.scale()) {
             Some(scale) => {
@@ -136,22 +142,22 @@ impl Paths {
         }
     }
 
-    /// A custom resource that does not say how many are wanted has no scale to show.
-    fn check(&self, object: &Value) -> Result<(), Status> {
-        if self.selector.is_none() || at(object, &self.spec).is_some() {
+    /// 500 if a custom resource does not set the desired replicas, as upstream responds.
+    fn check_spec_replicas(&self, object: &Value) -> Result<(), Status> {
+        if self.selector.is_none() || value_at_path(object, &self.spec).is_some() {
             return Ok(());
         }
         Err(Status::internal_error(format!("the spec replicas field \".{}\" does not exist", self.spec)))
     }
 }
 
-fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+fn value_at_path<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(object, |value, name| value.get(name))
 }
 
-/// Scales an object to what its scale says.
+/// Sets the desired replicas of an object from its scale.
 pub fn set_replicas(resource: &Resource, object: &mut Value, scale: &Value) {
-    let paths = Paths::of(resource);
+    let paths = ScalePaths::for_resource(resource);
     let mut at = object;
     for step in paths.spec.split('.') {
         at = meta::object_mut(at).entry(step).or_insert(Value::Null);
@@ -159,17 +165,17 @@ pub fn set_replicas(resource: &Resource, object: &mut Value, scale: &Value) {
     *at = meta::integer_at(scale, &["spec", "replicas"]).into();
 }
 
-/// The scale of an object.
+/// The `Scale` of an object.
 pub fn scale_of(resource: &Resource, object: &Value) -> Value {
-    let paths = Paths::of(resource);
-    let number = |path: &str| at(object, path).and_then(Value::as_i64).unwrap_or_default();
+    let paths = ScalePaths::for_resource(resource);
+    let number = |path: &str| value_at_path(object, path).and_then(Value::as_i64).unwrap_or_default();
     let keep = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata: api::Map =
         keep.iter().filter_map(|field| Some(((*field).to_owned(), object["metadata"].get(*field)?.clone()))).collect();
     let mut status = json!({"replicas": number(&paths.status)});
     let selector = match &paths.selector {
         None => selector::format_label_selector(&object["spec"]["selector"]),
-        Some(path) => at(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Some(path) => value_at_path(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
     };
     if !selector.is_empty() {
         status["selector"] = selector.into();

@@ -48,7 +48,7 @@ pub async fn pass(
     *passed.headers_mut() = headers;
     join::append_client(&mut passed, client.as_ref());
     let unreachable = |error| Status::service_unavailable(format!("error trying to reach service: {error}"));
-    let answer = backend.send(passed).await.map_err(unreachable)?;
+    let answer = backend.send_request(passed).await.map_err(unreachable)?;
     let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
     join::strip(answer.headers_mut());
     answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(UNCACHED));

@@ -5,7 +5,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use api::{Value, meta, selector::LabelSelector, status::Status};
-use apiserver_core::{backend, backend::Backend, loopback, request::ResourceRequest};
+use apiserver_core::{backend::{self, Backend}, loopback, request::ResourceRequest};
 
 use crate::{Server, connect::pod};
 
@@ -34,7 +34,7 @@ impl<'a> Place<'a> {
 
     /// An address of this place; without a port, the scheme's own.
     fn at(&self, server: &Server, host: &str, port: &str) -> Result<Backend, Status> {
-        let tls = (self.scheme == "https").then(|| backend::for_anybody(&server.shared.kubelet_tls));
+        let tls = (self.scheme == "https").then(|| backend::without_verification_or_identity(&server.shared.kubelet_tls));
         let default = if tls.is_some() { 443 } else { 80 };
         let port = if port.is_empty() { Ok(default) } else { port.parse() };
         let unknown = |_| {
@@ -139,7 +139,7 @@ async fn slices(server: &Server, target: &ResourceRequest, service: &str) -> Res
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
     let selector = selector.map_err(|_| Status::not_found(&target.resource, service))?;
     let slices = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices")?;
-    let mut found = server.shared.registry.objects(slices, &target.namespace).await?;
+    let mut found = server.shared.registry.list_objects(slices, &target.namespace).await?;
     found.retain(|slice| selector.matches(&slice["metadata"]["labels"]));
     if found.is_empty() { Err(Status::not_found(&target.resource, service)) } else { Ok(found) }
 }

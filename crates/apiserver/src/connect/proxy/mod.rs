@@ -33,7 +33,7 @@ pub async fn answer(
     if path.is_empty() && matches!(*request.method(), Method::GET | Method::HEAD) {
         return redirect(&format!("{whole}/{query}"));
     }
-    let links = Links { prefix, backend: backend.authority(), host: forward::host(&request) };
+    let links = Links { prefix, backend: backend.host_and_port(), host: forward::host(&request) };
     let path = if path.is_empty() { "/".to_owned() } else { path };
     forward::pass(&backend, &format!("{path}{query}"), &links, request).await
 }

@@ -1,8 +1,7 @@
 //! Bootstrap tokens.
 
 use apiserver_core::{
-    loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use serde_json::{Value, json};
 
@@ -19,7 +18,7 @@ async fn secret(world: &World, id: &str, change: impl Fn(&mut Value)) {
     change(&mut object);
     let resource = loopback::find_resource("", "v1", "secrets").unwrap();
     let place = ObjectKey { resource, namespace: "kube-system", name: &name };
-    LoopbackClient::new(&**world.server.registry()).create(place, &object).await.unwrap();
+    LoopbackClient::new(&**world.server.registry()).create_object(place, &object).await.unwrap();
 }
 
 fn data(key: &'static str, value: &'static str) -> impl Fn(&mut Value) {

@@ -41,13 +41,13 @@ impl Bench {
         let resource = loopback::find_resource("", "v1", resource).unwrap();
         let (namespace, name) = (api::meta::namespace(&object).to_owned(), api::meta::name(&object).to_owned());
         let place = ObjectKey { resource, namespace: &namespace, name: &name };
-        LoopbackClient::new(&**self.world.server.registry()).create(place, &object).await.unwrap()
+        LoopbackClient::new(&**self.world.server.registry()).create_object(place, &object).await.unwrap()
     }
 
     async fn delete(&self, resource: &str, name: &str) {
         let place =
             ObjectKey { resource: loopback::find_resource("", "v1", resource).unwrap(), namespace: "default", name };
-        assert!(LoopbackClient::new(&**self.world.server.registry()).delete(place).await.unwrap());
+        assert!(LoopbackClient::new(&**self.world.server.registry()).delete_object(place).await.unwrap());
     }
 
     async fn account(&self, name: &str) -> String {
@@ -216,7 +216,7 @@ async fn old_tokens_count_while_their_secret_holds_them() {
     bench.world.check_token(&token, &format!("{ROBOT}/{uid} {GROUPS}")).await;
     let secret = loopback::find_resource("", "v1", "secrets").unwrap();
     let noted = bench.world.server.registry().read_object(secret, "default", "s").await.unwrap().0;
-    let today = clock::seconds()[..10].to_owned();
+    let today = clock::now_in_seconds()[..10].to_owned();
     assert_eq!(noted["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"], json!(today));
     let part = "kubernetes.io/serviceaccount";
     for (changed, want) in [

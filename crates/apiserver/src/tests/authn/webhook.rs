@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use apiserver_core::http_client::from_kubeconfig;
+use apiserver_core::http_client::endpoint_from_kubeconfig;
 use http::Response;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn answer(sent: &Sent, version: &str) -> Response<String> {
 
 async fn world(version: ReviewVersion, listener: &Listener) -> World {
     let dir = tempfile::tempdir().unwrap();
-    let endpoint = Arc::new(from_kubeconfig(&kubeconfig(dir.path(), listener, "token: own")).unwrap());
+    let endpoint = Arc::new(endpoint_from_kubeconfig(&kubeconfig(dir.path(), listener, "token: own")).unwrap());
     let webhook = Some(TokenWebhook { endpoint, version, ttl: Duration::from_secs(3600) });
     World::new(Authentication { webhook, audiences: vec!["api".into()], ..Authentication::default() }).await
 }

@@ -1,4 +1,4 @@
-//! Requests for certificates: approvals and denials come through `approval` only, certificates through `status` only.
+//! Certificate signing requests: `approval` sets the approval conditions, `status` the certificate.
 
 use api::{Value, meta};
 use apiserver_core::{User, clock};
@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{
     Strategy,
-    subresource::{keep, with_status},
+    subresource::{copy_fields, with_status},
 };
 
 /// The strategy of certificate signing requests.
-pub struct SigningRequest;
+pub struct SigningRequestStrategy;
 
-impl Strategy for SigningRequest {
+impl Strategy for SigningRequestStrategy {
     fn prepare_create(&self, request: &mut Value, user: &User) {
         let spec = meta::field_mut(request, "spec");
         for field in ["uid", "groups", "extra"] {
@@ -30,20 +30,20 @@ impl Strategy for SigningRequest {
         }
     }
 
-    /// What is asked for does not change.
+    /// The spec is immutable.
     fn prepare_update(&self, request: &mut Value, current: &Value) {
-        keep(request, current, &["spec"]);
+        copy_fields(request, current, &["spec"]);
     }
 
-    fn through(&self, subresource: &str, object: Value, current: &Value) -> Value {
+    fn update_subresource(&self, subresource: &str, object: Value, current: &Value) -> Value {
         let mut request = with_status(object, current);
         if subresource == "approval" {
             let mut status = current["status"].clone();
-            keep(&mut status, &request["status"], &["conditions"]);
+            copy_fields(&mut status, &request["status"], &["conditions"]);
             request["status"] = status;
         } else {
             for kind in ["Approved", "Denied"] {
-                restore(&mut request, current, kind);
+                restore_conditions(&mut request, current, kind);
             }
         }
         set_times(&mut request, current);
@@ -51,8 +51,8 @@ impl Strategy for SigningRequest {
     }
 }
 
-/// Puts back the conditions of a kind. When some were added or taken away nothing is: validation then refuses the change.
-fn restore(request: &mut Value, current: &Value, kind: &str) {
+/// Restores the conditions of a type. If their number changed, they are left for validation to reject.
+fn restore_conditions(request: &mut Value, current: &Value, kind: &str) {
     let of_kind = |condition: &&Value| condition["type"] == kind;
     let old: Vec<&Value> = meta::list_at(current, &["status", "conditions"]).iter().filter(of_kind).collect();
     let conditions = request["status"].get_mut("conditions").and_then(Value::as_array_mut);
@@ -62,9 +62,9 @@ fn restore(request: &mut Value, current: &Value, kind: &str) {
     }
 }
 
-/// When a condition was set, and when it got its status, where the client says nothing of it.
+/// Sets missing `lastUpdateTime` and `lastTransitionTime` of conditions.
 fn set_times(request: &mut Value, current: &Value) {
-    let now = Value::from(clock::seconds());
+    let now = Value::from(clock::now_in_seconds());
     let before = meta::list_at(current, &["status", "conditions"]);
     let conditions = request["status"].get_mut("conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {

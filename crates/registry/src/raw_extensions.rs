@@ -1,8 +1,8 @@
-//! Raw JSON in the words that it came in.
+//! Raw extension fields in the bytes that the client sent.
 //!
-//! Upstream keeps what a client writes into a raw field byte for byte: the same value in other words is a change to it, which
-//! is refused where the field must not change, and what patches or applies is written without spaces. So documents keep
-//! such words, on one line, and an update is compared by them.
+//! Upstream stores `RawExtension` fields byte for byte: a reformatted value counts as a change, which is rejected for
+//! immutable fields; patch and apply write compact JSON. Documents therefore keep the original bytes on one line, and
+//! updates compare them.
 
 use api::{
     Value, json, meta,
@@ -10,31 +10,31 @@ use api::{
 };
 use apiserver_core::{body::RequestBody, document::RawExtensions};
 
-/// The words of an object's raw fields that are not what the server itself would write.
-pub fn words(resource: &Resource, input: &RequestBody) -> RawExtensions {
-    match input.content_type.as_str() {
-        "" | "application/json" => stored(resource, &input.body),
+/// The raw fields of a request body whose bytes differ from compact JSON.
+pub fn raw_extensions_in_body(resource: &Resource, body: &RequestBody) -> RawExtensions {
+    match body.content_type.as_str() {
+        "" | "application/json" => raw_extensions_in_document(resource, &body.body),
         _ => RawExtensions::default(),
     }
 }
 
-/// The same of a document.
-pub fn stored(resource: &Resource, document: &[u8]) -> RawExtensions {
+/// The raw fields of a document whose bytes differ from compact JSON.
+pub fn raw_extensions_in_document(resource: &Resource, document: &[u8]) -> RawExtensions {
     let unusual = |name: &'static str| {
         let text = json::field(document, name)?;
         let text = text.replace(['\n', '\r', '\t'], " ");
         (json::compact(&text) != text).then_some((name, text))
     };
-    fields(resource).filter_map(unusual).collect()
+    raw_fields(resource).filter_map(unusual).collect()
 }
 
 /// Whether objects of a resource have raw fields.
-pub fn has_any(resource: &Resource) -> bool {
-    fields(resource).next().is_some()
+pub fn has_raw_fields(resource: &Resource) -> bool {
+    raw_fields(resource).next().is_some()
 }
 
-/// What an object is compared with: where words differ the value does too.
-pub fn compared(current: &Value, before: &RawExtensions, now: &RawExtensions) -> Option<Value> {
+/// The current object with raw fields replaced wherever their bytes changed; `None` if none did.
+pub fn with_changed_raw_fields(current: &Value, before: &RawExtensions, now: &RawExtensions) -> Option<Value> {
     let said = |words: &RawExtensions, name: &str| {
         words.iter().find(|(known, _)| *known == name).map(|(_, text)| text.clone())
     };
@@ -49,7 +49,7 @@ pub fn compared(current: &Value, before: &RawExtensions, now: &RawExtensions) ->
     })
 }
 
-fn fields(resource: &Resource) -> impl Iterator<Item = &'static str> {
+fn raw_fields(resource: &Resource) -> impl Iterator<Item = &'static str> {
     let built_in = resource.custom_schema.is_none().then(|| &schema().get(resource.ty).fields);
     built_in.into_iter().flatten().filter(|field| field.ty == FieldType::Raw).map(|field| field.name)
 }
@@ -62,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_value_in_other_words_is_another() {
+    fn reformatted_raw_field_counts_as_changed() {
         let resource = loopback::find_resource("apps", "v1", "controllerrevisions").unwrap();
-        assert!(has_any(resource) && !has_any(loopback::find_resource("", "v1", "configmaps").unwrap()));
-        let words = |text: &str| stored(resource, text.as_bytes());
+        assert!(has_raw_fields(resource) && !has_raw_fields(loopback::find_resource("", "v1", "configmaps").unwrap()));
+        let words = |text: &str| raw_extensions_in_document(resource, text.as_bytes());
         assert_eq!(words(r#"{"data":{"a":1}, "revision": 1}"#), RawExtensions::default());
         let spaced = words("{\"data\":{\n\"a\": 1}}");
         assert_eq!(spaced, [("data", "{ \"a\": 1}".to_owned())]);
         let current = json!({"data": {"a": 1}, "revision": 1});
-        assert_eq!(compared(&current, &spaced, &spaced), None);
+        assert_eq!(with_changed_raw_fields(&current, &spaced, &spaced), None);
         for (before, now) in [(&spaced, &RawExtensions::default()), (&RawExtensions::default(), &spaced)] {
-            assert_ne!(compared(&current, before, now).unwrap()["data"], current["data"]);
+            assert_ne!(with_changed_raw_fields(&current, before, now).unwrap()["data"], current["data"]);
         }
     }
 }

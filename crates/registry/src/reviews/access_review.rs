@@ -1,4 +1,4 @@
-//! Whether somebody may: `SubjectAccessReview`, `LocalSubjectAccessReview`, `SelfSubjectAccessReview` and
+//! Access reviews: `SubjectAccessReview`, `LocalSubjectAccessReview`, `SelfSubjectAccessReview` and
 //! `SelfSubjectRulesReview`.
 
 use std::collections::BTreeMap;
@@ -8,28 +8,32 @@ use apiserver_core::{
     User,
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
     request::ResourceRequest,
-    selectors::Selectors,
+    selectors::RequestSelectors,
 };
 use authz::{Authorizers, Decision, ResolvedRules, Rule, aggregate};
 use serde_json::json;
 
-/// A review of this group with its answer.
-pub async fn answer(authorizers: &Authorizers, target: &ResourceRequest, mut review: Value) -> Result<Value, Status> {
-    review["status"] = match target.resource.kind {
-        // Of the question nothing is left in the answer.
+/// Sets the status of a review of this group.
+pub async fn review_access(
+    authorizers: &Authorizers,
+    request: &ResourceRequest,
+    mut review: Value,
+) -> Result<Value, Status> {
+    review["status"] = match request.resource.kind {
+        // The response omits the spec of the request.
         "SelfSubjectRulesReview" => {
-            let status = rules(authorizers, &target.user, &review)?;
+            let status = resolve_rules(authorizers, &request.user, &review)?;
             (review["metadata"], review["spec"]) = (json!({}), json!({}));
             status
         }
-        "SelfSubjectAccessReview" => decided(authorizers, &target.user, &review).await,
-        _ => decided(authorizers, &subject(&review), &review).await,
+        "SelfSubjectAccessReview" => authorize_review(authorizers, &request.user, &review).await,
+        _ => authorize_review(authorizers, &review_subject(&review), &review).await,
     };
     Ok(review)
 }
 
-/// What somebody may do in a namespace.
-fn rules(authorizers: &Authorizers, user: &User, review: &Value) -> Result<Value, Status> {
+/// Resolves the rules of a user in a namespace.
+fn resolve_rules(authorizers: &Authorizers, user: &User, review: &Value) -> Result<Value, Status> {
     let namespace = meta::string_at(review, &["spec", "namespace"]);
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
@@ -52,11 +56,11 @@ fn rules(authorizers: &Authorizers, user: &User, review: &Value) -> Result<Value
     Ok(status)
 }
 
-/// What the chain says of a question.
-async fn decided(authorizers: &Authorizers, user: &User, review: &Value) -> Value {
+/// Authorizes the attributes of a review.
+async fn authorize_review(authorizers: &Authorizers, user: &User, review: &Value) -> Value {
     let path = meta::value_at(review, &["spec", "nonResourceAttributes"]).filter(|path| path.is_object());
     let about = meta::value_at(review, &["spec", "resourceAttributes"]).unwrap_or(&Value::Null);
-    let selectors = Selectors::of_review(about);
+    let selectors = RequestSelectors::from_review(about);
     let (verb, asked) = match path {
         Some(path) => {
             (meta::string_at(path, &["verb"]), AttributesTarget::NonResource(meta::string_at(path, &["path"])))
@@ -85,15 +89,15 @@ async fn decided(authorizers: &Authorizers, user: &User, review: &Value) -> Valu
         status["reason"] = reason.into();
     }
     let errors: Vec<String> =
-        verdict.reason().error().map(str::to_owned).into_iter().chain(ignored(&selectors)).collect();
+        verdict.reason().error().map(str::to_owned).into_iter().chain(selector_errors(&selectors)).collect();
     if !errors.is_empty() {
         status["evaluationError"] = errors.join("; ").into();
     }
     status
 }
 
-/// What of the selectors was not understood.
-fn ignored(selectors: &Selectors) -> impl Iterator<Item = String> {
+/// Evaluation errors of selectors that do not parse.
+fn selector_errors(selectors: &RequestSelectors) -> impl Iterator<Item = String> {
     let both = [("fieldSelector", &selectors.fields), ("labelSelector", &selectors.labels)];
     both.into_iter().filter(|(_, requirements)| requirements.error.is_some()).map(|(name, requirements)| {
         let how = if requirements.all.is_empty() { "ignored" } else { "partially ignored" };
@@ -101,8 +105,8 @@ fn ignored(selectors: &Selectors) -> impl Iterator<Item = String> {
     })
 }
 
-/// Whom a review asks about.
-fn subject(review: &Value) -> User {
+/// The user of a `SubjectAccessReview`.
+fn review_subject(review: &Value) -> User {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };

@@ -1,20 +1,20 @@
-//! The address families of a service: what a client left out is filled in from what it said, from what was there before
-//! and from what the cluster has. Upstream's rules, in upstream's order, with upstream's words.
+//! IP families of a service: fills in missing fields from the request, the current service and the cluster's families,
+//! with upstream's rules, order and error texts.
 
 use std::net::IpAddr;
 
 use api::{Value, meta, validate::FieldError};
 use serde_json::json;
 
-use super::network::Family;
+use super::ip_network::IpFamily;
 
 const SINGLE: &str = "SingleStack";
 const PREFER: &str = "PreferDualStack";
 const REQUIRE: &str = "RequireDualStack";
 
-/// The fields of a service that say which addresses it has.
+/// The IP address fields of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fields {
+pub struct ServiceIpFields {
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
     pub kind: String,
     /// `spec.clusterIP`.
@@ -25,13 +25,13 @@ pub struct Fields {
     pub families: Vec<String>,
     /// `spec.ipFamilyPolicy`.
     pub policy: Option<String>,
-    /// Whether it selects pods.
+    /// Whether the service has a selector.
     pub selects: bool,
 }
 
-impl Fields {
-    /// The fields of a service.
-    pub fn of(service: &Value) -> Self {
+impl ServiceIpFields {
+    /// Reads the fields of a service.
+    pub fn from_service(service: &Value) -> Self {
         let spec = &service["spec"];
         let texts =
             |name: &str| meta::list_at(spec, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -45,8 +45,8 @@ impl Fields {
         }
     }
 
-    /// Writes them back.
-    pub fn write(&self, service: &mut Value) {
+    /// Writes the fields to a service.
+    pub fn write_to(&self, service: &mut Value) {
         let spec = meta::field_mut(service, "spec");
         let mut set = |name: &str, value: Option<Value>| match value {
             Some(value) => drop(spec.insert(name.to_owned(), value)),
@@ -59,18 +59,18 @@ impl Fields {
         set("ipFamilyPolicy", self.policy.as_ref().map(|policy| json!(policy)));
     }
 
-    /// Whether services of this type have addresses.
+    /// Whether services of this type have cluster IPs.
     pub fn needs_ip(&self) -> bool {
         self.kind != "ExternalName"
     }
 
-    /// Whether it asks for no address of its own.
+    /// Whether the service is headless.
     pub fn is_headless(&self) -> bool {
         self.ips.first().is_some_and(|ip| ip == "None")
     }
 
-    /// `clusterIPs` follows `clusterIP` where a client set or changed only that.
-    pub fn normalize(&mut self, old: Option<&Fields>) {
+    /// Updates `clusterIPs` if a client set or changed only `clusterIP`.
+    pub fn normalize_cluster_ips(&mut self, old: Option<&ServiceIpFields>) {
         let Some(old) = old else {
             if !self.ip.is_empty() && self.ips.is_empty() {
                 self.ips = vec![self.ip.clone()];
@@ -85,9 +85,9 @@ impl Fields {
         }
     }
 
-    /// Whether nothing about addresses changes in a service that prefers two families: then it keeps what it has, also
-    /// when the cluster has got or lost a family.
-    pub fn is_settled(&self, old: &Fields) -> bool {
+    /// Whether an update of a `PreferDualStack` service keeps its addresses: its IP fields are unchanged, even if the
+    /// cluster's families changed.
+    pub fn keeps_addresses(&self, old: &ServiceIpFields) -> bool {
         let prefers = |policy: &Option<String>| policy.as_deref() == Some(PREFER);
         old.kind == self.kind
             && self.needs_ip()
@@ -97,8 +97,8 @@ impl Fields {
             && old.families == self.families
     }
 
-    /// The policy, if the client named none.
-    pub fn default_policy(&mut self, old: Option<&Fields>) {
+    /// Sets a missing `ipFamilyPolicy`.
+    pub fn default_policy(&mut self, old: Option<&ServiceIpFields>) {
         if self.policy.is_none() {
             let inherited = old.and_then(|old| old.policy.clone());
             let usual = if self.ip == "None" && !self.selects { REQUIRE } else { SINGLE };
@@ -106,24 +106,28 @@ impl Fields {
         }
     }
 
-    /// Fills in families and drops what the policy gives up. `configured` are the cluster's families.
-    pub fn complete(&mut self, old: Option<&Fields>, configured: &[Family]) -> Result<(), Vec<FieldError>> {
-        let mut errors = old.map(|old| self.reduce(old)).unwrap_or_default();
-        errors.extend(self.single());
-        errors.extend(self.infer(configured));
+    /// Fills in families and drops those that the policy releases. `configured` are the cluster's families.
+    pub fn complete_families(
+        &mut self,
+        old: Option<&ServiceIpFields>,
+        configured: &[IpFamily],
+    ) -> Result<(), Vec<FieldError>> {
+        let mut errors = old.map(|old| self.release_secondary(old)).unwrap_or_default();
+        errors.extend(self.check_single_stack());
+        errors.extend(self.infer_families(configured));
         if !errors.is_empty() {
             return Err(errors);
         }
-        let default = configured.first().map_or(Family::V4, |family| *family).name();
+        let default = configured.first().map_or(IpFamily::V4, |family| *family).name();
         if self.ip == "None" && !self.selects {
-            // Nobody knows what its endpoints will be: it may have both families on any cluster.
+            // Its endpoints are managed by the client: it may have both families on any cluster.
             if self.families.is_empty() {
                 self.families.push(default.to_owned());
             }
-            self.add_other();
+            self.add_secondary_family();
             return Ok(());
         }
-        let errors = self.configured(configured);
+        let errors = self.check_configured(configured);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -131,7 +135,7 @@ impl Fields {
             self.families.push(default.to_owned());
         }
         if configured.len() == 2 {
-            self.add_other();
+            self.add_secondary_family();
         }
         Ok(())
     }
@@ -140,15 +144,15 @@ impl Fields {
         self.policy.as_deref() == Some(SINGLE)
     }
 
-    fn add_other(&mut self) {
+    fn add_secondary_family(&mut self) {
         if !self.is_single() && self.families.len() == 1 {
-            let other = if self.families[0] == Family::V4.name() { Family::V6 } else { Family::V4 };
+            let other = if self.families[0] == IpFamily::V4.name() { IpFamily::V6 } else { IpFamily::V4 };
             self.families.push(other.name().to_owned());
         }
     }
 
-    /// Going from two families to one takes the policy to say so.
-    fn reduce(&mut self, old: &Fields) -> Vec<FieldError> {
+    /// Releases the secondary family; only `SingleStack` allows it.
+    fn release_secondary(&mut self, old: &ServiceIpFields) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.is_single() {
             if old.ips == self.ips {
@@ -168,7 +172,7 @@ impl Fields {
         errors
     }
 
-    fn single(&self) -> Vec<FieldError> {
+    fn check_single_stack(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let several = [(self.ips.len(), "cluster IPs"), (self.families.len(), "IP families")];
         for (_, what) in several.into_iter().filter(|(count, _)| self.is_single() && *count == 2) {
@@ -179,11 +183,11 @@ impl Fields {
         errors
     }
 
-    /// Addresses say their families.
-    fn infer(&mut self, configured: &[Family]) -> Vec<FieldError> {
+    /// Infers families from the cluster IPs.
+    fn infer_families(&mut self, configured: &[IpFamily]) -> Vec<FieldError> {
         let mut errors = Vec::new();
         for (at, ip) in self.ips.iter().enumerate().take_while(|(_, ip)| *ip != "None") {
-            let Some(family) = ip.parse::<IpAddr>().ok().map(Family::of) else { continue };
+            let Some(family) = ip.parse::<IpAddr>().ok().map(IpFamily::from_ip) else { continue };
             if at < self.families.len() {
                 continue;
             }
@@ -197,13 +201,13 @@ impl Fields {
         errors
     }
 
-    fn configured(&self, configured: &[Family]) -> Vec<FieldError> {
+    fn check_configured(&self, configured: &[IpFamily]) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.policy.as_deref() == Some(REQUIRE) && configured.len() < 2 {
             errors.push(self.wrong_policy("this cluster is not configured for dual-stack services"));
         }
         for (at, name) in self.families.iter().enumerate() {
-            if !Family::named(name).is_some_and(|family| configured.contains(&family)) {
+            if !IpFamily::from_name(name).is_some_and(|family| configured.contains(&family)) {
                 let field = format!("spec.ipFamilies[{at}]");
                 errors.push(FieldError::invalid(field, name.as_str(), "not configured on this cluster"));
             }
@@ -220,19 +224,19 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn service(spec: Value) -> Fields {
+    fn service(spec: Value) -> ServiceIpFields {
         let mut spec = spec;
         let map = meta::object_mut(&mut spec);
         map.entry("type").or_insert_with(|| json!("ClusterIP"));
         map.entry("selector").or_insert_with(|| json!({"a": "b"}));
-        Fields::of(&json!({"spec": spec}))
+        ServiceIpFields::from_service(&json!({"spec": spec}))
     }
 
-    fn check(spec: Value, old: Option<Value>, configured: &[Family], want: Result<(&str, &[&str]), &str>) {
+    fn check(spec: Value, old: Option<Value>, configured: &[IpFamily], want: Result<(&str, &[&str]), &str>) {
         let (mut new, old) = (service(spec), old.map(service));
-        new.normalize(old.as_ref());
+        new.normalize_cluster_ips(old.as_ref());
         new.default_policy(old.as_ref());
-        let outcome = new.complete(old.as_ref(), configured);
+        let outcome = new.complete_families(old.as_ref(), configured);
         match want {
             Ok((policy, families)) => {
                 assert_eq!(outcome, Ok(()));
@@ -248,8 +252,8 @@ mod tests {
         }
     }
 
-    const V4: &[Family] = &[Family::V4];
-    const DUAL: &[Family] = &[Family::V6, Family::V4];
+    const V4: &[IpFamily] = &[IpFamily::V4];
+    const DUAL: &[IpFamily] = &[IpFamily::V6, IpFamily::V4];
 
     #[test]
     fn families_follow_policy_and_cluster() {
@@ -264,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_cannot_do_is_said() {
+    fn unconfigured_family_is_rejected() {
         check(json!({"ipFamilyPolicy": REQUIRE}), None, V4, Err("this cluster is not configured for dual-stack"));
         check(json!({"ipFamilies": ["IPv6"]}), None, V4, Err("spec.ipFamilies[0]"));
         check(json!({"clusterIP": "fd00::1"}), None, V4, Err("IPv6 is not configured on this cluster"));
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_to_one_family_takes_a_policy() {
+    fn single_stack_policy_releases_the_secondary_family() {
         let old = json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"],
             "ipFamilyPolicy": REQUIRE});
         let mut new = old.clone();

@@ -1,4 +1,4 @@
-//! Definitions of custom resources: which versions were ever stored, and the instances that go first.
+//! CRDs: stored versions, and the finalizer that deletes custom resources first.
 
 use api::{Value, meta, validate::FieldError};
 use apiextensions::{crd_status_controller::FINALIZER, set_condition};
@@ -7,35 +7,35 @@ use serde_json::json;
 
 use super::Strategy;
 
-/// The strategy of definitions.
-pub struct Definition;
+/// The strategy of CRDs.
+pub struct CrdStrategy;
 
-impl Strategy for Definition {
+impl Strategy for CrdStrategy {
     fn prepare_create(&self, definition: &mut Value, _: &User) {
-        note_stored(definition);
+        add_stored_version(definition);
     }
 
     fn prepare_update(&self, definition: &mut Value, _: &Value) {
-        note_stored(definition);
+        add_stored_version(definition);
     }
 
-    /// Rules are looked at in schemas that make sense.
-    fn check(&self, definition: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
+    /// CEL rules are compiled only if the schemas are valid.
+    fn validate_object(&self, definition: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
         if errors.is_empty() {
             errors.extend(apiextensions::check(definition, current));
         }
     }
 
-    /// What follows may use the resource.
-    fn is_awaited(&self) -> bool {
+    /// The next request of the client may use the custom resource.
+    fn awaits_index(&self) -> bool {
         true
     }
 
-    fn deletes_like_changes(&self) -> bool {
+    fn reports_update_conflict(&self) -> bool {
         true
     }
 
-    /// Definitions have no grace, and their deletion is no new generation.
+    /// CRDs have no grace period, and their deletion does not bump the generation.
     fn begin_deletion(&self, definition: &mut Value) {
         let metadata = meta::metadata_mut(definition);
         metadata.remove("deletionGracePeriodSeconds");
@@ -53,8 +53,8 @@ impl Strategy for Definition {
     }
 }
 
-/// The version that is stored from now on is among those that were.
-fn note_stored(definition: &mut Value) {
+/// Adds the storage version to `status.storedVersions`.
+fn add_stored_version(definition: &mut Value) {
     let versions = meta::list_at(definition, &["spec", "versions"]);
     let Some(stored) = versions.iter().find(|version| version["storage"] == true) else { return };
     let stored = stored["name"].clone();

@@ -1,17 +1,17 @@
-//! The registry as other stages of the API server see it.
+//! Implements [`ObjectStorage`], through which other crates of the API server use the registry.
 
 use api::{Value, schema::Resource, status::Status};
 use apiserver_core::{
     body::RequestBody,
     loopback::ObjectKey,
     request::ResourceRequest,
-    services::Services,
-    storage::{CustomResources, Edit, ObjectStorage},
+    services::ServiceResolver,
+    storage::{CustomResources, ObjectEdit, ObjectStorage},
 };
 use async_trait::async_trait;
 use store::Revision;
 
-use crate::{Outcome, Registry};
+use crate::{Registry, RequestOutcome};
 
 #[async_trait]
 impl ObjectStorage for Registry {
@@ -20,29 +20,29 @@ impl ObjectStorage for Registry {
     }
 
     async fn list_objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
-        self.objects(resource, namespace).await
+        self.list_objects(resource, namespace).await
     }
 
-    async fn write_object(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Value, Status> {
-        match self.perform(target, input).await? {
-            Outcome::Object { object, .. } => Ok(object),
+    async fn write_object(&self, request: &ResourceRequest, body: &RequestBody) -> Result<Value, Status> {
+        match self.handle_request(request, body).await? {
+            RequestOutcome::Object { object, .. } => Ok(object),
             _ => Ok(Value::Null),
         }
     }
 
-    async fn edit_status(&self, place: ObjectKey<'_>, edit: Edit<'_>) -> Result<Value, Status> {
-        self.change_status(place, edit).await.map(|changed| changed.object)
+    async fn edit_status(&self, key: ObjectKey<'_>, edit: ObjectEdit<'_>) -> Result<Value, Status> {
+        self.update_status(key, edit).await.map(|changed| changed.object)
     }
 
     async fn convert_to_version(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
-        self.custom().one_in_version(resource, object).await
+        self.crds().one_in_version(resource, object).await
     }
 
     fn custom_resources(&self) -> &dyn CustomResources {
-        &**self.custom()
+        &**self.crds()
     }
 
-    fn services(&self) -> &Services {
+    fn service_resolver(&self) -> &ServiceResolver {
         Registry::services(self)
     }
 }

@@ -1,4 +1,4 @@
-//! Continue tokens, in upstream's form: the revision that the list was begun at, and where the next page begins.
+//! Continue tokens in upstream's encoding: the revision of the first page and the start of the next one.
 
 use base64::{
     Engine, alphabet,
@@ -10,21 +10,21 @@ use store::Revision;
 const VERSION: &str = "meta.k8s.io/v1";
 const INVALID: &str = "invalid continue token: continue key is not valid";
 
-/// As Go reads it: what the last character says too much does not matter.
+/// Lenient like Go: ignores trailing bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 const LENIENT: GeneralPurposeConfig = general_purpose::NO_PAD.with_decode_allow_trailing_bits(true);
 
-/// Where a list goes on.
+/// A decoded continue token.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Token {
-    /// The state that the first page showed; `None`: what is there by then.
+pub struct ContinueToken {
+    /// The revision of the first page; `None`: the current one.
     pub revision: Option<Revision>,
-    /// The key, after the prefix of the list, that the page before ended with.
+    /// The last key of the previous page, relative to the prefix of the list.
     pub after: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Form {
+struct EncodedToken {
     #[serde(default)]
     v: String,
     #[serde(default)]
@@ -33,19 +33,19 @@ struct Form {
     start: String,
 }
 
-/// The text of a token.
-pub fn write(token: &Token) -> String {
+/// Encodes a token.
+pub fn encode_continue_token(token: &ContinueToken) -> String {
     let rv = token.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
-    let form = Form { v: VERSION.into(), rv, start: format!("/{}\0", token.after) };
-    // A struct of texts and a number can always be written.
+    let form = EncodedToken { v: VERSION.into(), rv, start: format!("/{}\0", token.after) };
+    // Serialization of strings and a number cannot fail.
     BASE64.encode(serde_json::to_vec(&form).unwrap_or_default())
 }
 
-/// Reads a token, or says what is wrong with it.
-pub fn read(text: &str) -> Result<Token, String> {
-    let bytes = BASE64.decode(text).map_err(|error| format!("{INVALID}: {}", not_base64(&error)))?;
-    let form: Form =
-        serde_json::from_slice(&bytes).map_err(|error| format!("{INVALID}: {}", not_json(&bytes, &error)))?;
+/// Decodes a token; the error is upstream's text.
+pub fn decode_continue_token(text: &str) -> Result<ContinueToken, String> {
+    let bytes = BASE64.decode(text).map_err(|error| format!("{INVALID}: {}", base64_error_text(&error)))?;
+    let form: EncodedToken =
+        serde_json::from_slice(&bytes).map_err(|error| format!("{INVALID}: {}", json_error_text(&bytes, &error)))?;
     if form.v != VERSION {
         return Err(format!("{INVALID}: server does not recognize this encoded version {}", form.v));
     }
@@ -59,12 +59,12 @@ pub fn read(text: &str) -> Result<Token, String> {
     if key.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(format!("{INVALID}: {}", form.start));
     }
-    // The key after which the page begins is followed by the smallest character, so that it is not shown again.
+    // Upstream appends NUL to the last key so that the range starts after it.
     let after = key.strip_suffix('\0').unwrap_or(key).to_owned();
-    Ok(Token { revision: u64::try_from(form.rv).ok(), after })
+    Ok(ContinueToken { revision: u64::try_from(form.rv).ok(), after })
 }
 
-fn not_base64(error: &base64::DecodeError) -> String {
+fn base64_error_text(error: &base64::DecodeError) -> String {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
         base64::DecodeError::InvalidLength(length) => *length,
@@ -73,8 +73,8 @@ fn not_base64(error: &base64::DecodeError) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
-/// What is wrong with JSON, in the words of Go where it is not JSON at all.
-fn not_json(bytes: &[u8], error: &serde_json::Error) -> String {
+/// The error text of malformed JSON, in Go's words for syntax errors.
+fn json_error_text(bytes: &[u8], error: &serde_json::Error) -> String {
     api::json::parse(bytes).err().map_or_else(|| error.to_string(), |fault| fault.to_string())
 }
 
@@ -83,18 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_those_of_upstream() {
-        let token = Token { revision: Some(207), after: "w-a".into() };
-        assert_eq!(write(&token), "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjA3LCJzdGFydCI6Ii93LWFcdTAwMDAifQ");
-        assert_eq!(read(&write(&token)), Ok(token));
-        let newest = Token { revision: None, after: "ns/w-a".into() };
-        assert_eq!(read(&write(&newest)), Ok(newest));
+    fn token_has_upstream_encoding() {
+        let token = ContinueToken { revision: Some(207), after: "w-a".into() };
+        assert_eq!(
+            encode_continue_token(&token),
+            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjA3LCJzdGFydCI6Ii93LWFcdTAwMDAifQ"
+        );
+        assert_eq!(decode_continue_token(&encode_continue_token(&token)), Ok(token));
+        let newest = ContinueToken { revision: None, after: "ns/w-a".into() };
+        assert_eq!(decode_continue_token(&encode_continue_token(&newest)), Ok(newest));
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn malformed_token_is_rejected() {
         let form = |v: &str, rv: i64, start: &str| {
-            let form = Form { v: v.into(), rv, start: start.into() };
+            let form = EncodedToken { v: v.into(), rv, start: start.into() };
             BASE64.encode(serde_json::to_vec(&form).unwrap())
         };
         for (text, why) in [
@@ -106,7 +109,7 @@ mod tests {
             (form(VERSION, 1, ""), ": encoded start key empty (version meta.k8s.io/v1)"),
             (form(VERSION, 1, "/../secrets/a"), ": /../secrets/a"),
         ] {
-            assert_eq!(read(&text), Err(format!("{INVALID}{why}")));
+            assert_eq!(decode_continue_token(&text), Err(format!("{INVALID}{why}")));
         }
     }
 }
