@@ -119,7 +119,7 @@ impl<'a> AdmissionAttributes<'a> {
 
     /// Where warnings and annotations go.
     pub fn notes(&self) -> &Warnings {
-        &self.target.notes
+        &self.target.warnings
     }
 
     /// Whether this is about objects of a resource, or their subresources.

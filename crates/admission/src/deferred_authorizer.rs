@@ -4,7 +4,7 @@ use apiserver_core::{
     User,
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
     deferred::DeferredLookups,
-    selectors::Selectors,
+    selectors::RequestSelectors,
 };
 use authz::{Authorizers, Decision};
 use cel::{Authorizer, Check, Target};
@@ -73,7 +73,7 @@ async fn authorize_check(authorizers: &Authorizers, user: &User, check: &Authori
     let target = match &check.target {
         Target::Path(path) => AttributesTarget::NonResource(path),
         Target::Resource(target) => {
-            selectors = Selectors::parse(&target.field_selector, &target.label_selector);
+            selectors = RequestSelectors::parse(&target.field_selector, &target.label_selector);
             AttributesTarget::Resource(ResourceAttributes {
                 group: &target.group,
                 version: "*",
@@ -100,7 +100,7 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use apiserver_core::{attributes::Attributes, catalog::BuiltIn};
+    use apiserver_core::{attributes::Attributes, catalog::BuiltInCatalog};
     use async_trait::async_trait;
     use authz::{Reason, ResolvedRules};
     use cel::{Bindings, Budget, Environment, Type, Value};
@@ -135,7 +135,7 @@ mod tests {
         let store: Arc<dyn Store> =
             Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
         let cache =
-            Arc::new(WatchCache::with_engine(store, Arc::new(BuiltIn), HistoryWindow::default()).await.unwrap());
+            Arc::new(WatchCache::with_engine(store, Arc::new(BuiltInCatalog), HistoryWindow::default()).await.unwrap());
         let count = Arc::new(AtomicUsize::new(0));
         let authorizers = Authorizers::with_authorizers(vec![Box::new(Slow(count.clone()))], &cache).unwrap();
         let environment = Environment::new().variable("authorizer", Type::AUTHORIZER);

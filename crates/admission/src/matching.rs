@@ -76,7 +76,7 @@ impl Asked<'_> {
             let found = schema().resources().iter().find(|resource| other(resource))?;
             return Some(Invocation { resource: found.into() });
         }
-        let mut versions = attributes.registry.custom_resources().versions(own.group, own.name).into_iter();
+        let mut versions = attributes.registry.custom_resources().served_versions(own.group, own.name).into_iter();
         versions.find(|row| other(row)).map(|resource| Invocation { resource })
     }
 }

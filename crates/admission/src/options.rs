@@ -16,7 +16,7 @@ pub fn of(attributes: &AdmissionAttributes<'_>) -> Value {
     };
     let query = &attributes.target.query;
     let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-    let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
+    let dry_run: Vec<&str> = query.get_all("dryRun").filter(|value| !value.is_empty()).collect();
     if !dry_run.is_empty() {
         options["dryRun"] = json!(dry_run);
     }

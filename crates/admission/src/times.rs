@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use apiserver_core::metrics::{Page, family::Histograms};
+use apiserver_core::metrics::{MetricsPage, family::HistogramFamily};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 /// Webhooks may take longer.
@@ -22,17 +22,17 @@ type Ended = (Step, bool);
 
 /// Everything that was timed.
 pub struct Times {
-    steps: Histograms<Ended>,
-    plugins: Histograms<(&'static str, Ended)>,
-    hooks: Histograms<(String, Ended)>,
+    steps: HistogramFamily<Ended>,
+    plugins: HistogramFamily<(&'static str, Ended)>,
+    hooks: HistogramFamily<(String, Ended)>,
 }
 
 impl Default for Times {
     fn default() -> Self {
         Self {
-            steps: Histograms::new(SECONDS, 1e-6),
-            plugins: Histograms::new(SECONDS, 1e-6),
-            hooks: Histograms::new(CALLS, 1e-6),
+            steps: HistogramFamily::new(SECONDS, 1e-6),
+            plugins: HistogramFamily::new(SECONDS, 1e-6),
+            hooks: HistogramFamily::new(CALLS, 1e-6),
         }
     }
 }
@@ -40,27 +40,27 @@ impl Default for Times {
 impl Times {
     /// A step of all plug-ins is over.
     pub fn step(&self, step: Step, rejected: bool, began: Instant) {
-        self.steps.note(&(step, rejected), micros(began));
+        self.steps.observe(&(step, rejected), micros(began));
     }
 
     /// A plug-in was asked.
     pub fn plugin(&self, name: &'static str, step: Step, rejected: bool, began: Instant) {
-        self.plugins.note(&(name, (step, rejected)), micros(began));
+        self.plugins.observe(&(name, (step, rejected)), micros(began));
     }
 
     /// A webhook was asked.
     pub fn hook(&self, name: &str, step: Step, rejected: bool, began: Instant) {
-        self.hooks.note(&(name.to_owned(), (step, rejected)), micros(began));
+        self.hooks.observe(&(name.to_owned(), (step, rejected)), micros(began));
     }
 
     /// Writes all of it.
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut MetricsPage) {
         let named = |name: &str, ended: &Ended| format!("name={name:?},{}", labels(ended));
-        page.histograms("apiserver_admission_controller_admission_duration_seconds", PLUGINS, &self.plugins, |key| {
+        page.write_histograms("apiserver_admission_controller_admission_duration_seconds", PLUGINS, &self.plugins, |key| {
             named(key.0, &key.1)
         });
-        page.histograms("apiserver_admission_step_admission_duration_seconds", STEPS, &self.steps, labels);
-        page.histograms("apiserver_admission_webhook_admission_duration_seconds", HOOKS, &self.hooks, |key| {
+        page.write_histograms("apiserver_admission_step_admission_duration_seconds", STEPS, &self.steps, labels);
+        page.write_histograms("apiserver_admission_webhook_admission_duration_seconds", HOOKS, &self.hooks, |key| {
             named(&key.0, &key.1)
         });
     }

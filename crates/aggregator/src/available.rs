@@ -7,7 +7,7 @@ use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock,
     loopback::{LoopbackClient, ObjectKey},
-    services::{Service, Slice},
+    services::{ServiceEntry, EndpointSlice},
 };
 use serde_json::json;
 use tokio::{
@@ -40,7 +40,7 @@ struct Keeper {
 /// A server that is looked after, and what was known when that was last asked for.
 struct Kept {
     api: Arc<Api>,
-    behind: Option<(Arc<Service>, Vec<Arc<Slice>>)>,
+    behind: Option<(Arc<ServiceEntry>, Vec<Arc<EndpointSlice>>)>,
     wake: Arc<Notify>,
     task: AbortHandle,
 }
@@ -98,8 +98,8 @@ impl Keeper {
     /// Has a server looked at if anything is new.
     fn wake(&mut self, api: &Arc<Api>) {
         let place = api.remote.as_ref().map(|remote| &remote.place);
-        let services = self.aggregator.storage.services();
-        let behind = place.and_then(|place| services.find(&place.namespace, &place.name));
+        let services = self.aggregator.storage.service_resolver();
+        let behind = place.and_then(|place| services.find_service(&place.namespace, &place.name));
         if let Some(kept) = self.kept.get_mut(&api.name) {
             if !Arc::ptr_eq(&kept.api, api) || !same(kept.behind.as_ref(), behind.as_ref()) {
                 (kept.api, kept.behind) = (api.clone(), behind);
@@ -113,7 +113,7 @@ impl Keeper {
     }
 }
 
-type Behind = (Arc<Service>, Vec<Arc<Slice>>);
+type Behind = (Arc<ServiceEntry>, Vec<Arc<EndpointSlice>>);
 
 fn same(one: Option<&Behind>, other: Option<&Behind>) -> bool {
     match (one, other) {
@@ -132,8 +132,8 @@ async fn keep(aggregator: Arc<Aggregator>, name: String, wake: Arc<Notify>) {
     loop {
         let Some(api) = aggregator.get(&name) else { return };
         let Some(remote) = &api.remote else { return };
-        let found = check::look(aggregator.storage.services(), &api, remote).await;
-        let asked = Asked { services: aggregator.storage.services(), api: &api, remote };
+        let found = check::look(aggregator.storage.service_resolver(), &api, remote).await;
+        let asked = Asked { services: aggregator.storage.service_resolver(), api: &api, remote };
         let said = &aggregator.said;
         let available = found.condition.is_available();
         // Clients that hear that it is there find its resources.
@@ -164,7 +164,7 @@ async fn keep(aggregator: Arc<Aggregator>, name: String, wake: Arc<Notify>) {
 async fn write(aggregator: &Aggregator, name: &str, condition: &Condition) -> Result<(), Status> {
     let system = LoopbackClient::new(&*aggregator.storage);
     let place = ObjectKey { resource: super::services()?, namespace: "", name };
-    let Some(mut object) = system.read(place).await? else { return Ok(()) };
+    let Some(mut object) = system.read_object(place).await? else { return Ok(()) };
     let Condition { status, reason, message } = condition;
     let conditions = meta::list_at(&object, &["status", "conditions"]);
     let (before, mut after): (Vec<Value>, Vec<Value>) =
@@ -175,7 +175,7 @@ async fn write(aggregator: &Aggregator, name: &str, condition: &Condition) -> Re
         0,
         json!({
             "type": "Available", "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": since.unwrap_or_else(|| clock::seconds().into()),
+            "lastTransitionTime": since.unwrap_or_else(|| clock::now_in_seconds().into()),
         }),
     );
     tracing::info!(api = name, status, reason, why = message, "the availability of an API service changed");

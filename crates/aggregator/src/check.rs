@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver_core::{Body, User, body::full_body, services::Services};
+use apiserver_core::{Body, User, body::full_body, services::ServiceResolver};
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::Request;
 
-use super::{Api, identity, proxy, remote, remote::Remote, view::Condition};
+use super::{Api, identity, proxy, remote::{self, Remote}, view::Condition};
 
 /// How often a server is asked at once: one answer is enough.
 const ATTEMPTS: usize = 5;
@@ -27,7 +27,7 @@ pub fn local() -> Condition {
 }
 
 /// Looks whether a server is there.
-pub async fn look(services: &Services, api: &Api, remote: &Arc<Remote>) -> Found {
+pub async fn look(services: &ServiceResolver, api: &Api, remote: &Arc<Remote>) -> Found {
     if let Some(condition) = nowhere(services, remote) {
         return Found { condition, again: false };
     }
@@ -46,13 +46,13 @@ pub async fn look(services: &Services, api: &Api, remote: &Arc<Remote>) -> Found
 }
 
 /// Why its service leads nowhere.
-fn nowhere(services: &Services, remote: &Remote) -> Option<Condition> {
+fn nowhere(services: &ServiceResolver, remote: &Remote) -> Option<Condition> {
     let remote::Place { namespace, name, port } = &remote.place;
     let missing = |reason, message| Some(condition("False", reason, message));
-    let Some((service, slices)) = services.find(namespace, name) else {
+    let Some((service, slices)) = services.find_service(namespace, name) else {
         return missing("ServiceNotFound", format!("service/{name} in {namespace:?} is not present"));
     };
-    if service.kind != "ClusterIP" {
+    if service.service_type != "ClusterIP" {
         return None;
     }
     let Some(wanted) = service.port_name(*port) else {
@@ -72,7 +72,7 @@ fn nowhere(services: &Services, remote: &Remote) -> Option<Condition> {
 }
 
 /// Asks for what every server must have.
-async fn ask(services: &Services, remote: &Remote, path: &str) -> Result<(), String> {
+async fn ask(services: &ServiceResolver, remote: &Remote, path: &str) -> Result<(), String> {
     let client = remote.client.as_ref().map_err(Clone::clone)?;
     let url = remote::url(&remote.resolve(services).await?, path)?;
     let mut request: Request<Body> = Request::new(full_body(""));

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use apiserver_core::{backend, backend::Error};
+use apiserver_core::{backend::{self, BackendError}};
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -34,10 +34,10 @@ pub struct Connector {
 
 impl tower::Service<Uri> for Connector {
     type Response = Stream;
-    type Error = Error;
-    type Future = BoxFuture<'static, Result<Stream, Error>>;
+    type Error = BackendError;
+    type Future = BoxFuture<'static, Result<Stream, BackendError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BackendError>> {
         Poll::Ready(Ok(()))
     }
 
@@ -45,8 +45,8 @@ impl tower::Service<Uri> for Connector {
         let Self { tls, name } = self.clone();
         Box::pin(async move {
             let (host, port) = (to.host().unwrap_or_default().trim_matches(['[', ']']), to.port_u16().unwrap_or(443));
-            let connected = async { backend::secure(&tls, &name, backend::dial(host, port).await?).await };
-            let late = |_| Error::Dial { address: backend::authority(host, port), why: "i/o timeout".into() };
+            let connected = async { backend::connect_tls(&tls, &name, backend::connect_tcp(host, port).await?).await };
+            let late = |_| BackendError::Connect { address: backend::join_host_port(host, port), reason: "i/o timeout".into() };
             let stream = tokio::time::timeout(PATIENCE, connected).await.map_err(late)??;
             Ok(Stream(TokioIo::new(stream)))
         })

@@ -13,13 +13,13 @@ use std::{
 };
 
 use api::{Map, Value, meta};
-use apiserver_core::{Body, User, body::full_body, services::Services};
+use apiserver_core::{Body, User, body::full_body, services::ServiceResolver};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
-use super::{Api, check, identity, legacy, proxy, remote, remote::Remote, swagger};
+use super::{Api, check, identity, legacy, proxy, remote::{self, Remote}, swagger};
 
 /// Everything at once, in either version.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -90,7 +90,7 @@ impl DiscoveryCache {
 /// A server that is asked about a version.
 pub struct Asked<'a> {
     /// Where services lead.
-    pub services: &'a Services,
+    pub services: &'a ServiceResolver,
     /// The version.
     pub api: &'a Api,
     /// The server.

@@ -25,7 +25,7 @@ use api::{schema::Resource, status::Status};
 use apiserver_core::{
     cache_index::CacheIndex,
     document, loopback,
-    metrics::{Page, family::Counters},
+    metrics::{MetricsPage, family::CounterFamily},
     storage::ObjectStorage,
 };
 pub use available::run;
@@ -67,7 +67,7 @@ pub struct Aggregator {
     /// What clients are told of it.
     made: Made,
     /// How often each became unavailable, by name and reason.
-    lost: Counters<(String, String)>,
+    lost: CounterFamily<(String, String)>,
 }
 
 impl Aggregator {
@@ -88,7 +88,7 @@ impl Aggregator {
             apis,
             said: DiscoveryCache::default(),
             made: Made::default(),
-            lost: Counters::default(),
+            lost: CounterFamily::default(),
         })
     }
 
@@ -118,14 +118,14 @@ impl Aggregator {
 
 impl Aggregator {
     /// What the page of metrics says of them.
-    pub fn write(&self, page: &mut Page) {
-        page.header("aggregator_unavailable_apiservice", UNAVAILABLE, "gauge");
+    pub fn write(&self, page: &mut MetricsPage) {
+        page.write_header("aggregator_unavailable_apiservice", UNAVAILABLE, "gauge");
         for api in self.all() {
             let value = if api.condition.is_available() { 0.0 } else { 1.0 };
-            page.line("aggregator_unavailable_apiservice", &format!("name={:?}", api.name), value);
+            page.write_sample("aggregator_unavailable_apiservice", &format!("name={:?}", api.name), value);
         }
         let labels = |(name, reason): &(String, String)| format!("name={name:?},reason={reason:?}");
-        page.counters("aggregator_unavailable_apiservice_total", LOST, &self.lost, labels);
+        page.write_counters("aggregator_unavailable_apiservice_total", LOST, &self.lost, labels);
     }
 
     /// Who has a document of OpenAPI 3, such as `apis/<group>/<version>`, if it is somebody else.

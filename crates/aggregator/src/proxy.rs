@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use apiserver_core::{
-    Body, BodyError, Passed, User,
+    Body, BodyError, ProxiedResponse, User,
     body::{full_body, text_response},
 };
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use streaming::join;
 use tokio_util::sync::CancellationToken;
 
-use super::{Aggregator, Api, identity, remote, remote::HttpClient};
+use super::{Aggregator, Api, identity, remote::{self, HttpClient}};
 
 /// How long a server may take to say what it serves.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ impl Aggregator {
         }
         let remote = api.remote.as_ref().ok_or_else(|| told(StatusCode::NOT_FOUND, ""))?;
         let client = remote.client.as_ref().map_err(|why| told(StatusCode::INTERNAL_SERVER_ERROR, why))?;
-        let authority = remote.resolve(self.storage.services()).await.map_err(|why| {
+        let authority = remote.resolve(self.storage.service_resolver()).await.map_err(|why| {
             tracing::warn!(api = api.name, why, "the service of an API leads nowhere");
             told(StatusCode::SERVICE_UNAVAILABLE, "service unavailable")
         })?;
@@ -86,7 +86,7 @@ impl Aggregator {
         let mut answer =
             answer.map(|body| if watch { until_stopped(self.stopping.clone(), body) } else { boxed(body) });
         join::strip(answer.headers_mut());
-        answer.extensions_mut().insert(Passed);
+        answer.extensions_mut().insert(ProxiedResponse);
         answer
     }
 }

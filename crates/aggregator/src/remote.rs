@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{Value, meta};
-use apiserver_core::{Body, backend, backend::unverified, http_client, services::Services};
+use apiserver_core::{Body, backend::{self, without_verification}, http_client, services::ServiceResolver};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
 use hyper_util::{
@@ -58,11 +58,11 @@ impl Remote {
     }
 
     /// An address behind the service, as URLs have it.
-    pub async fn resolve(&self, services: &Services) -> Result<String, String> {
+    pub async fn resolve(&self, services: &ServiceResolver) -> Result<String, String> {
         let Place { namespace, name, port } = &self.place;
-        let (addresses, port) = services.endpoints(namespace, name, *port).await?;
+        let (addresses, port) = services.resolve_endpoints(namespace, name, *port).await?;
         let address = addresses.first().ok_or_else(|| format!("no endpoints available for service {name:?}"))?;
-        Ok(backend::authority(address, port))
+        Ok(backend::join_host_port(address, port))
     }
 }
 
@@ -80,17 +80,17 @@ fn tls(bundle: &str, insecure: bool, certificate: Option<&ClientCertificate>) ->
     }
     let roots = match (insecure, pem.as_str()) {
         (true, _) => rustls::RootCertStore::empty(),
-        (false, "") => http_client::trusting(None)?,
+        (false, "") => http_client::load_root_certificates(None)?,
         (false, pem) => {
-            http_client::trusting(Some(pem)).map_err(|why| format!("unable to load root certificates: {why}"))?
+            http_client::load_root_certificates(Some(pem)).map_err(|why| format!("unable to load root certificates: {why}"))?
         }
     };
-    let mut config = http_client::client_tls(roots)?.with_no_client_auth();
+    let mut config = http_client::client_config_builder(roots)?.with_no_client_auth();
     if let Some(certificate) = certificate {
         certificate.show(&mut config);
     }
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(if insecure { unverified(&config) } else { Arc::new(config) })
+    Ok(if insecure { without_verification(&config) } else { Arc::new(config) })
 }
 
 fn client(place: &Place, tls: Arc<ClientConfig>) -> HttpClient {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use api::{Value, convert, meta, schema::Resource, status::Status};
-use apiserver_core::webhook::{place, reach_place};
+use apiserver_core::webhook::{webhook_address, resolve_webhook};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -124,9 +124,9 @@ impl CustomResourceDefinitions {
         let client = &config["clientConfig"];
         let tls = self.trusts.of(meta::string_at(client, &["caBundle"]));
         let tls = tls.map_err(|why| format!("unable to load root certificates: {why}"))?;
-        let reached = reach_place(&self.services, &place(client), tls, PATIENCE).await?;
+        let reached = resolve_webhook(&self.services, &webhook_address(client), tls, PATIENCE).await?;
         let failed = |why: String| format!("Post {:?}: {why}", reached.url);
-        let answered = tokio::time::timeout(PATIENCE, reached.post(review.to_string().into())).await;
+        let answered = tokio::time::timeout(PATIENCE, reached.post_body(review.to_string().into())).await;
         let (code, body) = answered.map_err(|_| failed("context deadline exceeded".into()))?.map_err(failed)?;
         tracing::debug!(definition = definition.name, code, count = objects.len(), "objects were converted");
         if !(200..300).contains(&code) {

@@ -35,7 +35,7 @@ use api::{
     schema::{Resource, ResourceRef},
     status::Status,
 };
-use apiserver_core::{cache_index::CacheIndex, document, loopback, services::Services, storage::CustomResources};
+use apiserver_core::{cache_index::CacheIndex, document, loopback, services::ServiceResolver, storage::CustomResources};
 pub use deferred_converter::DeferredConverter;
 pub use definition::{Conversion, Definition, Scale, Version, check, version_order};
 pub use gate::Entered;
@@ -58,12 +58,12 @@ pub struct CustomResourceDefinitions {
     cache: Arc<WatchCache>,
     prefix: String,
     trusts: TlsConfigCache,
-    services: Arc<Services>,
+    services: Arc<ServiceResolver>,
 }
 
 impl CustomResourceDefinitions {
     /// The definitions of a store.
-    pub fn new(cache: &Arc<WatchCache>, services: &Arc<Services>) -> Result<Self, store::StoreError> {
+    pub fn new(cache: &Arc<WatchCache>, services: &Arc<ServiceResolver>) -> Result<Self, store::StoreError> {
         let resource = definitions().map_err(|status| store::StoreError::Unusable(status.message))?;
         let live = CacheIndex::new(cache, &[resource], CrdIndex::default())?;
         let (prefix, trusts) = (document::storage_key(resource, "", ""), TlsConfigCache::default());
@@ -163,7 +163,7 @@ impl CustomResourceDefinitions {
 }
 
 impl CustomResources for CustomResourceDefinitions {
-    fn find(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
+    fn find_resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
         self.row(group, version, plural)
     }
 
@@ -171,7 +171,7 @@ impl CustomResources for CustomResourceDefinitions {
         self.row_of_kind(group, version, kind)
     }
 
-    fn versions(&self, group: &str, plural: &str) -> Vec<ResourceRef> {
+    fn served_versions(&self, group: &str, plural: &str) -> Vec<ResourceRef> {
         self.rows().versions(group, plural).collect()
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use apiserver_core::webhook::trust;
+use apiserver_core::webhook::tls_config_for_bundle;
 use rustls::ClientConfig;
 
 /// How many are kept; definitions that one program brings share one.
@@ -23,7 +23,7 @@ impl TlsConfigCache {
         if let Some(known) = made.get(bundle) {
             return Ok(known.clone());
         }
-        let tls = trust(bundle)?;
+        let tls = tls_config_for_bundle(bundle)?;
         if made.len() >= MOST {
             made.clear();
         }

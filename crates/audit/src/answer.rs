@@ -67,7 +67,7 @@ async fn reached(trail: &AuditContext, stage: Stage) {
 /// Whether the answer is kept, or may be a `Status` that says more than its code.
 fn wants_body(trail: &AuditContext, response: &Response<Body>) -> bool {
     // What another server answers is its to tell of, and may be endless.
-    if response.extensions().get::<apiserver_core::Passed>().is_some() {
+    if response.extensions().get::<apiserver_core::ProxiedResponse>().is_some() {
         return false;
     }
     let small = response.body().size_hint().exact().is_some_and(|size| size <= SMALL);

@@ -42,7 +42,7 @@ pub fn with(look: impl FnOnce(&AuditContext)) {
 /// Does the work of a request that leaves a trail.
 pub async fn within<F: Future>(trail: Arc<AuditContext>, work: F) -> F::Output {
     let annotations: Arc<dyn AuditAnnotations> = trail.clone();
-    TRAIL.scope(trail, apiserver_core::audit::scope(annotations, work)).await
+    TRAIL.scope(trail, apiserver_core::audit::with_annotations(annotations, work)).await
 }
 
 /// Decides what is kept, and passes it on.

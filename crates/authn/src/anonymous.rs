@@ -2,7 +2,7 @@
 
 use apiserver_core::User;
 
-use super::{ANONYMOUS, AuthenticationRequest, AuthenticationResponse, UNAUTHENTICATED};
+use super::{ANONYMOUS_USER, AuthenticationRequest, AuthenticationResponse, UNAUTHENTICATED_GROUP};
 
 /// Knows everybody who shows nothing.
 pub struct Anonymous {
@@ -21,7 +21,7 @@ impl Anonymous {
         if !self.paths.is_empty() && !self.paths.iter().any(|path| path == shown.path) {
             return None;
         }
-        let user = User { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..User::default() };
+        let user = User { name: ANONYMOUS_USER.into(), groups: vec![UNAUTHENTICATED_GROUP.into()], ..User::default() };
         Some(AuthenticationResponse { audiences: shown.audiences.to_vec(), ..AuthenticationResponse::user(user) })
     }
 }

@@ -42,7 +42,7 @@ impl TokenAuthenticator for BootstrapTokens {
             namespace: NAMESPACE,
             name: &name,
         };
-        let Some(object) = LoopbackClient::new(&*self.registry).read(place).await.map_err(failed)? else {
+        let Some(object) = LoopbackClient::new(&*self.registry).read_object(place).await.map_err(failed)? else {
             return Ok(None);
         };
         match user(&object, id, secret) {

@@ -28,7 +28,7 @@ mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
-pub use apiserver_core::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
+pub use apiserver_core::user::{ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP};
 use apiserver_core::{User, storage::ObjectStorage};
 use async_trait::async_trait;
 use audience_agnostic::AudienceAgnostic;

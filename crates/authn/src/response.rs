@@ -4,7 +4,7 @@ use std::fmt;
 
 use apiserver_core::User;
 
-use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
+use super::{ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP};
 
 /// What a link says of what it was shown.
 pub type AuthenticationResult = Result<Option<AuthenticationResponse>, AuthenticationErrors>;
@@ -28,9 +28,9 @@ impl AuthenticationResponse {
 
     /// The same, in the group of all who are known.
     pub fn known(mut self) -> Self {
-        let says = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
-        if self.user.name != ANONYMOUS && !self.user.groups.iter().any(says) {
-            self.user.groups.push(AUTHENTICATED.to_owned());
+        let says = |group: &String| group == AUTHENTICATED_GROUP || group == UNAUTHENTICATED_GROUP;
+        if self.user.name != ANONYMOUS_USER && !self.user.groups.iter().any(says) {
+            self.user.groups.push(AUTHENTICATED_GROUP.to_owned());
         }
         self
     }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use api::{Value, meta};
 use apiserver_core::{
     User, http_client,
-    http_client::{Backoff, Endpoint, with_backoff},
+    http_client::{RetryBackoff, Endpoint, with_backoff},
 };
 use async_trait::async_trait;
 use serde_json::json;
@@ -63,7 +63,7 @@ impl Webhook {
         Self { webhook, audiences: audiences.to_vec() }
     }
 
-    async fn review(&self, token: &str, audiences: &[String]) -> Result<Value, http_client::Error> {
+    async fn review(&self, token: &str, audiences: &[String]) -> Result<Value, http_client::HttpClientError> {
         let version = match self.webhook.version {
             ReviewVersion::V1 => "authentication.k8s.io/v1",
             ReviewVersion::V1Beta1 => "authentication.k8s.io/v1beta1",
@@ -76,11 +76,11 @@ impl Webhook {
         }
         let body = bytes::Bytes::from(review.to_string());
         let endpoint = &self.webhook.endpoint;
-        let answer = with_backoff(Backoff::from(PAUSE), || endpoint.post(body.clone(), LIMIT)).await?.successful()?;
+        let answer = with_backoff(RetryBackoff::with_initial_delay(PAUSE), || endpoint.post(body.clone(), LIMIT)).await?.into_success_body()?;
         let review: Value =
-            serde_json::from_slice(&answer).map_err(|error| http_client::Error::Answer(error.to_string()))?;
+            serde_json::from_slice(&answer).map_err(|error| http_client::HttpClientError::MalformedBody(error.to_string()))?;
         if meta::string_at(&review, &["kind"]) != "TokenReview" {
-            return Err(http_client::Error::Answer("it is no TokenReview".into()));
+            return Err(http_client::HttpClientError::MalformedBody("it is no TokenReview".into()));
         }
         Ok(review)
     }

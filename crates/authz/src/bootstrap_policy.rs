@@ -2,7 +2,7 @@
 
 use api::{Value, meta, schema::Resource, status::Status};
 use apiserver_core::{
-    bootstrap_table::{self as lines, Rule, unreadable},
+    bootstrap_table::{self as lines, TableRule, malformed_line},
     loopback,
 };
 use serde_json::json;
@@ -24,14 +24,14 @@ pub struct Wanted {
 /// All objects of the policy.
 pub fn objects() -> Result<Vec<Wanted>, Status> {
     let mut objects: Vec<Wanted> = Vec::new();
-    for line in lines::of(TABLE) {
-        match lines::rule(line) {
+    for line in lines::table_lines(TABLE) {
+        match lines::parse_rule(line) {
             Some(rule) => {
                 let role = objects.iter_mut().rev().find(|wanted| wanted.object.get("rules").is_some());
                 let rules = role.and_then(|role| role.object["rules"].as_array_mut());
-                rules.ok_or_else(|| unreadable(line))?.push(rule_object(&rule));
+                rules.ok_or_else(|| malformed_line(line))?.push(rule_object(&rule));
             }
-            None => objects.extend(header(line).ok_or_else(|| unreadable(line))??),
+            None => objects.extend(header(line).ok_or_else(|| malformed_line(line))??),
         }
     }
     Ok(objects)
@@ -69,7 +69,7 @@ fn header(line: &str) -> Option<Result<Vec<Wanted>, Status>> {
 fn controller(name: &str, words: &str) -> Result<Vec<Wanted>, Status> {
     let full = format!("system:controller:{name}");
     let bound = binding("", &full, &format!("to {full}: account:kube-system/{name}"), "ClusterRole");
-    let bound = bound.ok_or_else(|| unreadable(name))?;
+    let bound = bound.ok_or_else(|| malformed_line(name))?;
     Ok(vec![wanted("clusterrolebindings", bound)?, wanted("clusterroles", role("", &full, words))?])
 }
 
@@ -122,21 +122,21 @@ fn binding(namespace: &str, name: &str, words: &str, kind: &str) -> Option<Value
 }
 
 fn subject(text: &str) -> Option<Value> {
-    Some(match lines::subject(text)? {
+    Some(match lines::parse_subject(text)? {
         ("ServiceAccount", namespace, name) => json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}),
         (kind, _, name) => json!({"apiGroup": GROUP, "kind": kind, "name": name}),
     })
 }
 
-fn rule_object(rule: &Rule<'_>) -> Value {
+fn rule_object(rule: &TableRule<'_>) -> Value {
     match rule {
-        Rule::Paths(verbs, paths) => json!({"verbs": lines::list(verbs), "nonResourceURLs": lines::list(paths)}),
-        Rule::Resources(verbs, groups, resources, words) => {
+        TableRule::NonResource(verbs, paths) => json!({"verbs": lines::parse_list(verbs), "nonResourceURLs": lines::parse_list(paths)}),
+        TableRule::Resource(verbs, groups, resources, words) => {
             let mut object = json!({
-                "verbs": lines::list(verbs), "apiGroups": lines::list(groups), "resources": lines::list(resources),
+                "verbs": lines::parse_list(verbs), "apiGroups": lines::parse_list(groups), "resources": lines::parse_list(resources),
             });
             if let ["named", names] = words.as_slice() {
-                object["resourceNames"] = lines::list(names);
+                object["resourceNames"] = lines::parse_list(names);
             }
             object
         }

@@ -298,7 +298,7 @@ impl Connection {
             "KubeConfigFile" => match fs::metadata(file).map(|found| found.is_file()) {
                 Err(error) => FieldError::invalid(file_field, file, format!("error loading file: {error}")),
                 Ok(false) => FieldError::invalid(file_field, file, "must be a regular file"),
-                Ok(true) => match http_client::from_kubeconfig(Path::new(file)) {
+                Ok(true) => match http_client::endpoint_from_kubeconfig(Path::new(file)) {
                     Ok(endpoint) => return Some(endpoint),
                     Err(error) => FieldError::invalid(file_field, file, error.to_string()),
                 },

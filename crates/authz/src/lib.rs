@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub use abac::{Policies, Unreadable};
 use api::status::Status;
-pub use apiserver_core::user::MASTERS;
+pub use apiserver_core::user::MASTERS_GROUP;
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
 pub use escalation_check::{EscalationAttributes, EscalationCheck};
@@ -156,7 +156,7 @@ impl Authorizers {
 
     /// What the chain says.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        if attributes.user.groups.iter().any(|group| group == MASTERS) {
+        if attributes.user.groups.iter().any(|group| group == MASTERS_GROUP) {
             return Decision::Allowed(Reason::none());
         }
         let mut reasons = Vec::new();

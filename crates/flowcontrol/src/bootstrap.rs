@@ -3,7 +3,7 @@
 
 use api::{Value, schema::Resource, status::Status};
 use apiserver_core::{
-    bootstrap_table::{self as lines, Rule, unreadable},
+    bootstrap_table::{self as lines, TableRule, malformed_line},
     loopback,
 };
 use serde_json::json;
@@ -16,14 +16,14 @@ pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// The specifications of the table: resource and object. Levels come before schemas.
 pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
     let mut objects: Vec<(&Resource, Value)> = Vec::new();
-    for line in lines::of(TABLE) {
-        match lines::rule(line) {
+    for line in lines::table_lines(TABLE) {
+        match lines::parse_rule(line) {
             Some(rule) => {
-                let (_, schema) = objects.last_mut().ok_or_else(|| unreadable(line))?;
+                let (_, schema) = objects.last_mut().ok_or_else(|| malformed_line(line))?;
                 add_rule(&mut schema["spec"]["rules"][0], &rule);
             }
             None => {
-                let (resource, name, spec) = header(line).ok_or_else(|| unreadable(line))?;
+                let (resource, name, spec) = header(line).ok_or_else(|| malformed_line(line))?;
                 let metadata = json!({"name": name, "annotations": {AUTO_UPDATE: "true"}});
                 let resource = loopback::find_resource(GROUP, "v1", resource)?;
                 objects.push((resource, json!({"metadata": metadata, "spec": spec})));
@@ -77,7 +77,7 @@ fn schema(words: &str) -> Option<Value> {
 }
 
 fn subject(text: &str) -> Option<Value> {
-    Some(match lines::subject(text)? {
+    Some(match lines::parse_subject(text)? {
         ("ServiceAccount", namespace, name) => {
             json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}})
         }
@@ -85,14 +85,14 @@ fn subject(text: &str) -> Option<Value> {
     })
 }
 
-fn add_rule(rules: &mut Value, rule: &Rule<'_>) {
+fn add_rule(rules: &mut Value, rule: &TableRule<'_>) {
     let (field, object) = match rule {
-        Rule::Paths(verbs, paths) => {
-            ("nonResourceRules", json!({"verbs": lines::list(verbs), "nonResourceURLs": lines::list(paths)}))
+        TableRule::NonResource(verbs, paths) => {
+            ("nonResourceRules", json!({"verbs": lines::parse_list(verbs), "nonResourceURLs": lines::parse_list(paths)}))
         }
-        Rule::Resources(verbs, groups, resources, words) => {
+        TableRule::Resource(verbs, groups, resources, words) => {
             let mut object = json!({
-                "verbs": lines::list(verbs), "apiGroups": lines::list(groups), "resources": lines::list(resources),
+                "verbs": lines::parse_list(verbs), "apiGroups": lines::parse_list(groups), "resources": lines::parse_list(resources),
                 "namespaces": ["*"],
             });
             if words.contains(&"cluster") {

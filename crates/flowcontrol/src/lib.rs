@@ -23,7 +23,7 @@ use std::{
 };
 
 use api::schema::schema;
-use apiserver_core::{Caller, cache_index::CacheIndex, metrics::family::Histograms};
+use apiserver_core::{Caller, cache_index::CacheIndex, metrics::family::HistogramFamily};
 pub use classify::RequestDigest;
 use config::Config;
 use follow::Objects;
@@ -43,7 +43,7 @@ pub struct FlowController {
     objects: CacheIndex<Objects>,
     limits: limits::Limits,
     widths: work_estimator::WorkEstimator,
-    waits: Histograms<Wait>,
+    waits: HistogramFamily<Wait>,
     fair: bool,
     seats: usize,
     /// How long a request may wait for its seats.
@@ -90,7 +90,7 @@ impl FlowController {
             objects: CacheIndex::new(cache, &resources, Objects::new(seats))?,
             limits: limits::Limits::new(load),
             widths: work_estimator::WorkEstimator::default(),
-            waits: Histograms::new(WAITS, 1e-6),
+            waits: HistogramFamily::new(WAITS, 1e-6),
             fair: load.fairness,
             seats,
             patience: load.request_timeout / 4,
@@ -109,7 +109,7 @@ impl FlowController {
     }
 
     /// How long requests waited.
-    pub fn waits(&self) -> &Histograms<Wait> {
+    pub fn waits(&self) -> &HistogramFamily<Wait> {
         &self.waits
     }
 
@@ -141,7 +141,7 @@ impl FlowController {
         let began = Instant::now();
         let entered = level.enter(&found.schema.name, found.hash, width, self.patience).await;
         let wait = Wait { schema: found.schema.name.clone(), level: level.name(), served: entered.is_ok() };
-        self.waits.note(&wait, u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        self.waits.observe(&wait, u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         match entered {
             Ok(seats) => Ok(SeatPermit { marks, _seats: Some(seats), _limit: None }),
             Err(refused) => {

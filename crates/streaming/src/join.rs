@@ -50,7 +50,7 @@ pub async fn upgrade(
     *passed.headers_mut() = headers(&request, backend);
     without_body(passed.headers_mut());
     append_client(&mut passed, request.extensions().get());
-    let answer = backend.send(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
+    let answer = backend.send_request(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
     joined(stopping, client, answer)
 }
 
@@ -87,7 +87,7 @@ pub fn headers(request: &Request<Body>, backend: &Backend) -> HeaderMap {
     }
     let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
     if !headers.contains_key(header::HOST)
-        && let Ok(host) = HeaderValue::from_str(&host.unwrap_or_else(|| backend.authority()))
+        && let Ok(host) = HeaderValue::from_str(&host.unwrap_or_else(|| backend.host_and_port()))
     {
         headers.insert(header::HOST, host);
     }

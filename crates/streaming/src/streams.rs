@@ -1,6 +1,6 @@
 //! The streams of a remote command.
 
-use apiserver_core::query::{Query, encode_pairs};
+use apiserver_core::query::{Query, encode_query};
 
 /// Which streams a command has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Streams {
 impl Streams {
     /// Reads the query of an exec or attach.
     pub fn of(query: &Query) -> Self {
-        let flag = |name| query.flag(name);
+        let flag = |name| query.is_set(name);
         Self { stdin: flag("stdin"), stdout: flag("stdout"), stderr: flag("stderr"), tty: flag("tty") }
     }
 
@@ -26,6 +26,6 @@ impl Streams {
     pub fn for_kubelet<'a>(self, command: impl Iterator<Item = &'a str>) -> String {
         let flags = [("error", self.stderr), ("input", self.stdin), ("output", self.stdout), ("tty", self.tty)];
         let flags = flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| (name, "1".to_owned()));
-        encode_pairs(command.map(|word| ("command", word.to_owned())).chain(flags))
+        encode_query(command.map(|word| ("command", word.to_owned())).chain(flags))
     }
 }

@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 use api::{Value, duration, meta, status::Status};
 use apiserver_core::{
     http_client,
-    http_client::{Backoff, Endpoint, Memory},
+    http_client::{RetryBackoff, Endpoint, ResponseCache},
 };
 use async_trait::async_trait;
 use serde_json::{Map, json};
@@ -40,10 +40,10 @@ const REMEMBERED: usize = 1024;
 
 struct ImagePolicy {
     endpoint: Endpoint,
-    memory: Memory<Value>,
+    memory: ResponseCache<Value>,
     allowed_for: Duration,
     refused_for: Duration,
-    backoff: Backoff,
+    backoff: RetryBackoff,
     default_allow: bool,
 }
 
@@ -62,14 +62,14 @@ impl ImagePolicy {
             Some(other) => return Err(format!("imagePolicy.defaultAllow: {other} is not true or false")),
         };
         let file = meta::string_at(policy, &["kubeConfigFile"]);
-        let endpoint = http_client::from_kubeconfig(Path::new(file));
+        let endpoint = http_client::endpoint_from_kubeconfig(Path::new(file));
         let endpoint = endpoint.map_err(|error| format!("imagePolicy.kubeConfigFile {file:?}: {error}"))?;
-        let memory = Memory::of(REMEMBERED);
-        Ok(Self { endpoint, memory, allowed_for, refused_for, backoff: Backoff::from(pause), default_allow })
+        let memory = ResponseCache::with_capacity(REMEMBERED);
+        Ok(Self { endpoint, memory, allowed_for, refused_for, backoff: RetryBackoff::with_initial_delay(pause), default_allow })
     }
 
     /// What the webhook says of the images: the status of a review.
-    async fn status(&self, spec: &Value) -> Result<Value, http_client::Error> {
+    async fn status(&self, spec: &Value) -> Result<Value, http_client::HttpClientError> {
         let question = spec.to_string();
         if let Some(status) = self.memory.get(&question) {
             return Ok(status);
@@ -78,7 +78,7 @@ impl ImagePolicy {
             "status": {"allowed": false}});
         let review = bytes::Bytes::from(review.to_string());
         let answer = http_client::with_backoff(self.backoff, || self.endpoint.post(review.clone(), LIMIT)).await?;
-        let status = read(&answer.successful()?)?;
+        let status = read(&answer.into_success_body()?)?;
         let lifetime = if is_allowed(&status) { self.allowed_for } else { self.refused_for };
         self.memory.put(question, status.clone(), lifetime);
         Ok(status)
@@ -92,7 +92,7 @@ impl Plugin for ImagePolicy {
             Ok(status) => status,
             Err(error) if self.default_allow => {
                 tracing::info!(%error, "a pod is allowed although the image policy webhook failed");
-                attributes.notes().annotate(format!("{AUDIT}failed-open"), "true");
+                attributes.notes().annotate_audit(format!("{AUDIT}failed-open"), "true");
                 return Ok(());
             }
             Err(error) => {
@@ -101,7 +101,7 @@ impl Plugin for ImagePolicy {
         };
         let notes = meta::value_at(&status, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
         for (key, value) in notes {
-            attributes.notes().annotate(format!("{AUDIT}{key}"), value.as_str().unwrap_or_default());
+            attributes.notes().annotate_audit(format!("{AUDIT}{key}"), value.as_str().unwrap_or_default());
         }
         match meta::string_at(&status, &["reason"]) {
             _ if is_allowed(&status) => Ok(()),
@@ -138,8 +138,8 @@ fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     spec
 }
 
-fn read(answer: &[u8]) -> Result<Value, http_client::Error> {
-    let wrong = |why: String| http_client::Error::Answer(why);
+fn read(answer: &[u8]) -> Result<Value, http_client::HttpClientError> {
+    let wrong = |why: String| http_client::HttpClientError::MalformedBody(why);
     let mut review: Value = serde_json::from_slice(answer).map_err(|error| wrong(error.to_string()))?;
     match meta::string_at(&review, &["kind"]) {
         "" | "ImageReview" if review.is_object() => Ok(review["status"].take()),

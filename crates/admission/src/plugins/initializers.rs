@@ -46,7 +46,7 @@ struct Initializers {
 
 impl Initializers {
     fn new(parts: &PluginInit<'_>) -> Result<Self, String> {
-        if !initializers::enabled() {
+        if !initializers::is_enabled() {
             return Err("there are no initializers without --enable-initializers".into());
         }
         let resource =
@@ -61,7 +61,7 @@ impl Initializers {
 impl Plugin for Initializers {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         // What the server makes is as it should be.
-        attributes.user().name != loopback::USER
+        attributes.user().name != loopback::USER_NAME
     }
 
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {

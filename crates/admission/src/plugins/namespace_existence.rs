@@ -47,7 +47,7 @@ impl Plugin for AutoProvision {
         }
         let place = ObjectKey { resource: loopback::find_resource("", "v1", "namespaces")?, namespace: "", name };
         let namespace = json!({"metadata": {"name": name}});
-        match LoopbackClient::new(attributes.registry).create(place, &namespace).await {
+        match LoopbackClient::new(attributes.registry).create_object(place, &namespace).await {
             Err(status) if status.reason != "AlreadyExists" => Err(attributes.forbidden(object, status.message)),
             _ => Ok(()),
         }

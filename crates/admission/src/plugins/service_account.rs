@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use api::{Value, meta, status::Status};
-use apiserver_core::names::generated;
+use apiserver_core::names::generate_name;
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -103,7 +103,7 @@ fn mount_token(pod: &mut Value) {
     let volumes = meta::list_at(pod, &["spec", "volumes"]).iter();
     let there = volumes.map(|volume| meta::string_at(volume, &["name"])).find(|name| name.starts_with(VOLUME));
     let there = there.map(str::to_owned);
-    let name = there.clone().unwrap_or_else(|| generated(VOLUME));
+    let name = there.clone().unwrap_or_else(|| generate_name(VOLUME));
     let mut needed = false;
     for list in ["initContainers", "containers"] {
         for container in pod::containers_mut(pod, list) {

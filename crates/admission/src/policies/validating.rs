@@ -100,7 +100,7 @@ impl Case<'_, '_> {
             }
         }
         for (key, values) in annotations {
-            self.attributes.notes().annotate(format!("{}/{key}", policy.name), values.join(", "));
+            self.attributes.notes().annotate_audit(format!("{}/{key}", policy.name), values.join(", "));
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Case<'_, '_> {
             for action in &binding.actions {
                 match action.as_str() {
                     "Deny" => self.refuse(policy, Some(&binding.name), &message, &reason),
-                    "Warn" => self.attributes.notes().warn(format!(
+                    "Warn" => self.attributes.notes().add_warning(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{}': {message}",
                         binding.name
                     )),
@@ -162,7 +162,7 @@ impl Case<'_, '_> {
             validation_actions: &binding.actions,
         };
         let failure = serde_json::to_string(&[failure]).unwrap_or_default();
-        self.attributes.notes().annotate(FAILURE_AUDIT, failure);
+        self.attributes.notes().annotate_audit(FAILURE_AUDIT, failure);
     }
 
     fn misconfigured(

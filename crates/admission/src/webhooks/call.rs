@@ -81,16 +81,16 @@ impl Hook {
             Failure::Calling(if undecodable { why } else { format!("received invalid webhook response: {why}") })
         })?;
         for (key, value) in &verdict.annotations {
-            attributes.notes().annotate(format!("{}/{key}", self.name), value);
+            attributes.notes().annotate_audit(format!("{}/{key}", self.name), value);
         }
-        verdict.warnings.iter().for_each(|warning| attributes.notes().warn(warning));
+        verdict.warnings.iter().for_each(|warning| attributes.notes().add_warning(warning));
         if verdict.allowed { Ok(verdict) } else { Err(Failure::Refused(review::refusal(&self.name, &verdict.result))) }
     }
 
     async fn exchange(&self, attributes: &AdmissionAttributes<'_>, question: &Value) -> Result<Value, String> {
         let reached = connect::reach(attributes, self).await?;
         let failed = |why: String| format!("failed to call webhook: Post {:?}: {why}", reached.url);
-        let answered = tokio::time::timeout(self.timeout, reached.post(question.to_string().into())).await;
+        let answered = tokio::time::timeout(self.timeout, reached.post_body(question.to_string().into())).await;
         let (code, body) = answered.map_err(|_| failed("context deadline exceeded".into()))?.map_err(failed)?;
         if !(200..300).contains(&code) {
             return Err(format!("failed to call webhook: {}", told(code, &String::from_utf8_lossy(&body))));

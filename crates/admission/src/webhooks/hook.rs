@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{Value, meta, selector::LabelSelector};
-use apiserver_core::webhook::{HookPlace, place, trust};
+use apiserver_core::webhook::{WebhookAddress, webhook_address, tls_config_for_bundle};
 use expressions::admission::Conditions;
 use rustls::ClientConfig;
 
@@ -36,7 +36,7 @@ pub struct Hook {
     /// The first known version of reviews that it takes.
     pub review: Option<&'static str>,
     /// Where it is.
-    pub place: HookPlace,
+    pub place: WebhookAddress,
     /// How it is trusted; an error is told to whoever would be asked about.
     pub tls: Result<Arc<ClientConfig>, String>,
 }
@@ -70,7 +70,7 @@ fn read(configuration: &str, at: usize, hook: &Value) -> Hook {
         again: text("reinvocationPolicy") == "IfNeeded",
         timeout: Duration::from_secs(seconds),
         review: versions.find_map(|version| ["v1", "v1beta1"].into_iter().find(|known| *known == version)),
-        place: place(&hook["clientConfig"]),
-        tls: trust(meta::string_at(hook, &["clientConfig", "caBundle"])),
+        place: webhook_address(&hook["clientConfig"]),
+        tls: tls_config_for_bundle(meta::string_at(hook, &["clientConfig", "caBundle"])),
     }
 }

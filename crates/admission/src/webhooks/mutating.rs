@@ -69,7 +69,7 @@ impl Mutating {
             Err(failure) => {
                 note(attributes, hook, &place, false);
                 decide(hook, failure)?;
-                attributes.notes().annotate(format!("{FAILED_AUDIT}/{place}"), hook.name.as_str());
+                attributes.notes().annotate_audit(format!("{FAILED_AUDIT}/{place}"), hook.name.as_str());
                 return Ok(false);
             }
         };
@@ -82,7 +82,7 @@ impl Mutating {
         let patch = PatchNote { configuration, webhook, patch: &operations, patch_type: "JSONPatch" };
         attributes
             .notes()
-            .annotate(format!("{PATCH_AUDIT}/{place}"), serde_json::to_string(&patch).unwrap_or_default());
+            .annotate_audit(format!("{PATCH_AUDIT}/{place}"), serde_json::to_string(&patch).unwrap_or_default());
         if object.is_null() {
             let why = "attempted to modify the object, which is not supported for this operation";
             return Err(Status::internal_error(format!("admission webhook {:?} {why}", hook.name)));
@@ -97,7 +97,7 @@ impl Mutating {
 
 fn note(attributes: &AdmissionAttributes<'_>, hook: &Hook, place: &str, mutated: bool) {
     let note = CallNote { configuration: &hook.configuration, webhook: &hook.name, mutated };
-    attributes.notes().annotate(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
+    attributes.notes().annotate_audit(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
 }
 
 /// The object after a patch of the version that the webhook saw, with defaults.

@@ -35,7 +35,7 @@ impl Plugin for Validating {
                 Err(failure) => {
                     if hook.ignores_failure && matches!(failure, Failure::Calling(_)) {
                         let key = format!("{FAILED_AUDIT}/round_0_index_{at}");
-                        attributes.notes().annotate(key, hook.name.as_str());
+                        attributes.notes().annotate_audit(key, hook.name.as_str());
                     }
                     decide(hook, failure)
                 }

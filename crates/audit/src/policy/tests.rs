@@ -35,7 +35,7 @@ rules:
 fn check(policy: &Policy, user: &str, verb: &str, asked: AttributesTarget<'_>, want: Level) {
     let (name, group) = user.split_once('/').unwrap_or((user, ""));
     let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
-    assert_eq!(policy.ruling(&Attributes { user: &user, verb, target }).level, want, "{name} {verb} {asked:?}");
+    assert_eq!(policy.ruling(&Attributes { user: &user, verb, target: asked }).level, want, "{name} {verb} {asked:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use api::{
     validate::{FieldError, names},
     yaml,
 };
-use apiserver_core::http_client::trusting;
+use apiserver_core::http_client::load_root_certificates;
 use expressions::authentication::Expression;
 use serde::Deserialize;
 
@@ -296,7 +296,7 @@ impl Issuer {
         }
         self.check_audiences(path)?;
         if !self.certificate_authority.is_empty()
-            && let Err(why) = trusting(Some(&self.certificate_authority))
+            && let Err(why) = load_root_certificates(Some(&self.certificate_authority))
         {
             return Err(invalid(format!("{path}.certificateAuthority: Invalid value: \"<omitted>\": {why}")));
         }

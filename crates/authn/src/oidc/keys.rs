@@ -81,7 +81,7 @@ impl Keys {
     async fn read(&self) -> Result<Known, String> {
         let answer = self.endpoint.get(LIMIT).await.map_err(|error| format!("oidc: get keys failed {error}"))?;
         let until = max_age(&answer.headers).map(|age| Instant::now() + age);
-        let body = answer.successful().map_err(|error| format!("oidc: get keys failed: {error}"))?;
+        let body = answer.into_success_body().map_err(|error| format!("oidc: get keys failed: {error}"))?;
         let set: Value =
             serde_json::from_slice(&body).map_err(|error| format!("oidc: failed to decode keys: {error}"))?;
         // Keys of other kinds may be there for other purposes.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{Value, meta};
-use apiserver_core::http_client::{Endpoint, client_tls, trusting};
+use apiserver_core::http_client::{Endpoint, client_config_builder, load_root_certificates};
 use rustls::ClientConfig;
 
 use super::{JwtIssuer, keys::Keys};
@@ -48,7 +48,7 @@ impl Provider {
     async fn discover(&self) -> Result<Keys, String> {
         let tls = self.tls()?;
         let endpoint = Endpoint::new(&self.discovery, tls.clone()).map_err(|error| error.to_string())?;
-        let answer = endpoint.get(LIMIT).await.and_then(|answer| answer.successful());
+        let answer = endpoint.get(LIMIT).await.and_then(|answer| answer.into_success_body());
         let answer = answer.map_err(|error| format!("{}: {error}", self.discovery))?;
         let described: Value = serde_json::from_slice(&answer)
             .map_err(|error| format!("oidc: failed to decode provider discovery object: {error}"))?;
@@ -63,7 +63,7 @@ impl Provider {
     }
 
     fn tls(&self) -> Result<Arc<ClientConfig>, String> {
-        Ok(Arc::new(client_tls(trusting(self.authority.as_deref())?)?.with_no_client_auth()))
+        Ok(Arc::new(client_config_builder(load_root_certificates(self.authority.as_deref())?)?.with_no_client_auth()))
     }
 }
 

@@ -134,7 +134,7 @@ impl Legacy {
         meta::object_mut(labels).insert(LAST_USED.into(), today.to_string().into());
         let Ok(resource) = loopback::find_resource("", "v1", "secrets") else { return };
         let place = ObjectKey { resource, namespace: meta::namespace(secret), name: meta::name(secret) };
-        if let Err(status) = LoopbackClient::new(&*self.accounts.registry).update(place, &changed).await {
+        if let Err(status) = LoopbackClient::new(&*self.accounts.registry).update_object(place, &changed).await {
             tracing::warn!(error = status.message, "cannot note when an old token was last used");
         }
     }

@@ -77,7 +77,7 @@ impl Accounts {
 
     async fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         let resource = loopback::find_resource("", "v1", resource)?;
-        let found = LoopbackClient::new(&*self.registry).read(ObjectKey { resource, namespace, name }).await?;
+        let found = LoopbackClient::new(&*self.registry).read_object(ObjectKey { resource, namespace, name }).await?;
         found.ok_or_else(|| Status::not_found(resource, name))
     }
 }

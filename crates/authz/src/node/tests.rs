@@ -1,6 +1,6 @@
 //! What the node `n1` may, among two nodes.
 
-use apiserver_core::{cache_index::Indexer, loopback, selectors::Selectors};
+use apiserver_core::{cache_index::Indexer, loopback, selectors::RequestSelectors};
 use serde_json::{Value, json};
 
 use super::*;
@@ -60,7 +60,7 @@ async fn check(node: &Node, asked: &str, want: Result<(), &str>) {
     let (verb, resource, namespace, name) = (words[0], words[1], words[2], words[3]);
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-    let selectors = Selectors::parse(words.get(4).unwrap_or(&""), "");
+    let selectors = RequestSelectors::parse(words.get(4).unwrap_or(&""), "");
     let asked_for =
         ResourceAttributes { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
     let verdict =
@@ -75,7 +75,7 @@ async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
     let store: Arc<dyn store::Store> = Arc::new(store);
     let cache = WatchCache::with_engine(
         store.clone(),
-        Arc::new(apiserver_core::catalog::BuiltIn),
+        Arc::new(apiserver_core::catalog::BuiltInCatalog),
         store::HistoryWindow::default(),
     )
     .await
@@ -208,7 +208,7 @@ async fn others_are_no_nodes() {
             name: "n1",
             ..ResourceAttributes::default()
         });
-        let verdict = node.authorize(&Attributes { user: &user, verb: "get", target }).await;
+        let verdict = node.authorize(&Attributes { user: &user, verb: "get", target: asked }).await;
         (verdict.is_allowed(), verdict.reason().to_string())
     };
     assert_eq!(ask("system:node:n1", NODES).await, (true, String::new()));

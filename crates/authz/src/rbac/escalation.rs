@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::{Missing, RoleRef, Rule, cover};
-use crate::{Authorizers, EscalationAttributes, EscalationCheck, MASTERS};
+use crate::{Authorizers, EscalationAttributes, EscalationCheck, MASTERS_GROUP};
 
 const AGGREGATION: &str = "must have cluster-admin privileges to use the aggregationRule";
 
@@ -90,7 +90,7 @@ impl<'a> Owned<'a> {
 }
 
 fn is_master(user: &User) -> bool {
-    user.groups.iter().any(|group| group == MASTERS)
+    user.groups.iter().any(|group| group == MASTERS_GROUP)
 }
 
 async fn may_escalate(authorizers: &Authorizers, target: &ResourceRequest) -> bool {

@@ -115,7 +115,7 @@ mod tests {
             ),
             _ => panic!("{asked}"),
         };
-        assert_eq!(rule(text).allows(&Attributes { user: &user, verb, target }), want, "{text} {words:?}");
+        assert_eq!(rule(text).allows(&Attributes { user: &user, verb, target: asked }), want, "{text} {words:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use apiserver_core::{
     User,
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
     http_client,
-    http_client::{Backoff, Endpoint, KubeconfigError, Memory},
+    http_client::{RetryBackoff, Endpoint, KubeconfigError, ResponseCache},
 };
 use async_trait::async_trait;
 use expressions::authorization::Conditions;
@@ -44,7 +44,7 @@ pub struct Webhook {
     /// What it means when there is none.
     pub failure: Failure,
     /// How often it is asked.
-    pub backoff: Backoff,
+    pub backoff: RetryBackoff,
     /// What must hold for it to be asked at all.
     pub conditions: Arc<Conditions>,
 }
@@ -77,7 +77,7 @@ impl Webhook {
             refused_for: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
             failure: Failure::NoOpinion,
-            backoff: Backoff::from(FIRST_PAUSE),
+            backoff: RetryBackoff::with_initial_delay(FIRST_PAUSE),
             conditions: Arc::default(),
         }
     }
@@ -85,13 +85,13 @@ impl Webhook {
 
 /// A webhook as a kubeconfig file describes it.
 pub fn from_kubeconfig(file: &Path, version: Version) -> Result<Webhook, KubeconfigError> {
-    http_client::from_kubeconfig(file).map(|endpoint| Webhook::new(endpoint, version))
+    http_client::endpoint_from_kubeconfig(file).map(|endpoint| Webhook::new(endpoint, version))
 }
 
 /// The authorizer.
 pub struct Asking {
     webhook: Webhook,
-    memory: Memory<Said>,
+    memory: ResponseCache<Said>,
 }
 
 /// What a webhook said.
@@ -105,7 +105,7 @@ struct Said {
 impl Asking {
     /// Asks a webhook.
     pub fn new(webhook: Webhook) -> Self {
-        Self { webhook, memory: Memory::of(REMEMBERED) }
+        Self { webhook, memory: ResponseCache::with_capacity(REMEMBERED) }
     }
 
     /// Whether its conditions say that it is asked.
@@ -153,7 +153,7 @@ impl Asking {
             "status": {"allowed": false}});
         let review = review.to_string();
         let answer = http_client::with_backoff(*backoff, || endpoint.post(review.clone(), *timeout)).await;
-        let body = answer.and_then(http_client::Answer::successful);
+        let body = answer.and_then(http_client::HttpResponse::into_success_body);
         let body = body.map_err(|error| format!("Post {:?}: {error}", endpoint.url()))?;
         let review: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
         if meta::string_at(&review, &["apiVersion"]) != version

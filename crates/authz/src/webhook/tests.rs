@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apiserver_core::selectors::Selectors;
+use apiserver_core::selectors::RequestSelectors;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -71,8 +71,8 @@ impl World {
     }
 
     fn webhook(&self) -> Webhook {
-        let endpoint = http_client::from_kubeconfig(&self.kubeconfig.path().join("config")).unwrap();
-        let backoff = Backoff { first: Duration::from_millis(1), tries: 3 };
+        let endpoint = http_client::endpoint_from_kubeconfig(&self.kubeconfig.path().join("config")).unwrap();
+        let backoff = RetryBackoff { initial_delay: Duration::from_millis(1), attempts: 3 };
         Webhook { backoff, timeout: Duration::from_millis(500), ..Webhook::new(endpoint, Version::V1) }
     }
 }
@@ -206,7 +206,7 @@ async fn the_question_says_who_asks_for_what() {
     let yes = || said(json!({"allowed": true}));
     let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
     world.replies([yes(), yes(), Reply::Status(201, old.to_string())]);
-    let selectors = Selectors::parse("spec.nodeName=n", "app in (a,b)");
+    let selectors = RequestSelectors::parse("spec.nodeName=n", "app in (a,b)");
     let asked = ResourceAttributes {
         group: "apps",
         version: "v1",

@@ -117,7 +117,7 @@ fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhoo
             other.unwrap_or_default()
         ),
     };
-    let endpoint = apiserver::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
+    let endpoint = apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let ttl = given.duration("authentication-token-webhook-cache-ttl")?;
     Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), version, ttl }))
 }

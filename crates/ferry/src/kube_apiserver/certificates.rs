@@ -54,7 +54,7 @@ pub fn kubelet_client(options: &ApiServerOptions) -> anyhow::Result<Arc<ClientCo
         None => builder.with_no_client_auth(),
     };
     // Without an authority any certificate of a kubelet is taken, as upstream does.
-    Ok(if authority.is_some() { Arc::new(config) } else { apiserver::unverified(&config) })
+    Ok(if authority.is_some() { Arc::new(config) } else { apiserver::without_verification(&config) })
 }
 
 type TlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -107,7 +107,7 @@ fn self_signed_params(options: &ApiServerOptions) -> anyhow::Result<CertificateP
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, format!("{host}@self-signed"));
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let service = options.settings.service_networks.iter().map(|network| network.at(1));
+    let service = options.settings.service_networks.iter().map(|network| network.address_at(1));
     let mut ips: Vec<IpAddr> = [IpAddr::V4(Ipv4Addr::LOCALHOST)].into_iter().chain(service).collect();
     ips.extend(options.settings.advertise.map(|(ip, _)| ip));
     params.subject_alt_names.extend(ips.into_iter().map(SanType::IpAddress));

@@ -4,7 +4,7 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AdmissionSettings, Aggregation, ClientCertificate, Component, Load, Network, Reload, Serving, Settings, Shutdown,
+    AdmissionSettings, Aggregation, ClientCertificate, ComponentEndpoint, Load, IpNetwork, Reload, Serving, Settings, Shutdown,
     Tokens, Watched, served::ApiResourceConfig,
 };
 
@@ -186,7 +186,7 @@ fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<Settings> {
         shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
         reload: reload(given)?,
-        components: Component::usual(),
+        components: ComponentEndpoint::default_components(),
         initializers,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -213,7 +213,7 @@ fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<Reload> {
 fn served_apis(given: &ParsedFlags<'_>) -> anyhow::Result<ApiResourceConfig> {
     let choices = given.many("runtime-config");
     let choices = choices.iter().map(|choice| choice.split_once('=').unwrap_or((choice, "")));
-    ApiResourceConfig::of(choices).context("--runtime-config")
+    ApiResourceConfig::from_runtime_config(choices).context("--runtime-config")
 }
 
 fn advertise_address(given: &ParsedFlags<'_>) -> anyhow::Result<IpAddr> {
@@ -228,16 +228,16 @@ fn advertise_address(given: &ParsedFlags<'_>) -> anyhow::Result<IpAddr> {
     Ok(IpAddr::V4(found))
 }
 
-fn service_networks(given: &ParsedFlags<'_>) -> anyhow::Result<Vec<Network>> {
+fn service_networks(given: &ParsedFlags<'_>) -> anyhow::Result<Vec<IpNetwork>> {
     let mut texts = given.many("service-cluster-ip-range");
     if texts.is_empty() {
         texts.push(SERVICE_NETWORK.to_owned());
     }
-    let networks: Result<Vec<Network>, _> = texts
+    let networks: Result<Vec<IpNetwork>, _> = texts
         .iter()
         .map(|text| {
             text.parse()
-                .map_err(|e: apiserver::NotANetwork| given.invalid("service-cluster-ip-range", text, &e.to_string()))
+                .map_err(|e: apiserver::ParseNetworkError| given.invalid("service-cluster-ip-range", text, &e.to_string()))
         })
         .collect();
     let networks = networks?;

@@ -4,7 +4,7 @@
 //! group; store keys are always under the group. This table is the only place that knows the difference.
 
 /// Built-in resources whose etcd path differs from the store key: etcd path, store path.
-const RELOCATED_RESOURCES: [(&str, &str); 47] = [
+const RELOCATED_RESOURCES: [(&str, &str); 54] = [
     ("services/specs", "services"),
     ("services/endpoints", "endpoints"),
     ("minions", "nodes"),
@@ -52,6 +52,13 @@ const RELOCATED_RESOURCES: [(&str, &str); 47] = [
     ("resourceclaims", "resource.k8s.io/resourceclaims"),
     ("resourceclaimtemplates", "resource.k8s.io/resourceclaimtemplates"),
     ("resourceslices", "resource.k8s.io/resourceslices"),
+    ("devicetaintrules", "resource.k8s.io/devicetaintrules"),
+    ("resourcepoolstatusrequests", "resource.k8s.io/resourcepoolstatusrequests"),
+    ("podcertificaterequests", "certificates.k8s.io/podcertificaterequests"),
+    ("podgroups", "scheduling.k8s.io/podgroups"),
+    ("workloads", "scheduling.k8s.io/workloads"),
+    ("storageversions", "internal.apiserver.k8s.io/storageversions"),
+    ("storageversionmigrations", "storagemigration.k8s.io/storageversionmigrations"),
 ];
 
 /// The prefix of all store keys.

@@ -35,7 +35,7 @@ const MAX_STATUS: usize = 64 << 10;
 pub enum Error {
     /// The kubelet cannot be reached.
     #[error("error sending request: {0}")]
-    Backend(#[from] backend::Error),
+    Backend(#[from] backend::BackendError),
     /// The path cannot be asked for.
     #[error("the kubelet cannot be asked: {0}")]
     Request(#[from] http::Error),
@@ -152,12 +152,12 @@ pub async fn connect(kubelet: &Backend, path: &str, streams: Streams) -> Result<
 /// Asks for SPDY/3.1 and returns the connection after the switch.
 async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
     let request = Request::post(path)
-        .header(header::HOST, kubelet.authority())
+        .header(header::HOST, kubelet.host_and_port())
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "SPDY/3.1")
         .header("X-Stream-Protocol-Version", PROTOCOL)
         .body(full_body(""))?;
-    let response = kubelet.send(request).await?;
+    let response = kubelet.send_request(request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let body = Limited::new(response.into_body(), MAX_STATUS).collect().await.map(|body| body.to_bytes());
         return Err(Error::Refused(String::from_utf8_lossy(&body.unwrap_or_default()).trim().to_owned()));

@@ -134,14 +134,14 @@ impl PodSecurity {
             return Err(attributes.forbidden(object, why));
         }
         if let Some(text) = beyond(policy.warn) {
-            attributes.notes().warn(format!("would {text}"));
+            attributes.notes().add_warning(format!("would {text}"));
         }
         Ok(())
     }
 }
 
 fn annotate(attributes: &AdmissionAttributes<'_>, key: &str, value: &str) {
-    attributes.notes().annotate(policy::label(key), value);
+    attributes.notes().annotate_audit(policy::label(key), value);
 }
 
 /// The pod itself, or what a workload makes pods of.

@@ -60,7 +60,7 @@ impl PodSecurity {
             .filter(|(mode, bound)| bound.level != Level::Privileged && labelled(mode))
             .map(|(mode, bound)| format!("{mode}={bound}"))
             .collect();
-        attributes.notes().warn(format!(
+        attributes.notes().add_warning(format!(
             "namespace {name:?} is exempt from Pod Security, and the policy ({}) will be ignored",
             said.join(", ")
         ));
@@ -83,20 +83,20 @@ impl PodSecurity {
         }
         let notes = attributes.notes();
         if pods.len() > MOST {
-            notes.warn(format!(
+            notes.add_warning(format!(
                 "new PodSecurity enforce level only checked against the first {MOST} of {} existing pods",
                 pods.len()
             ));
         }
         if !found.is_empty() {
             let bound = bound.to_string();
-            notes.warn(format!(
+            notes.add_warning(format!(
                 "existing pods in namespace {name:?} violate the new PodSecurity enforce level {bound:?}"
             ));
         }
         let mut told: Vec<String> = found.iter().map(|(reason, pods)| tell(reason, pods)).collect();
         told.sort();
-        told.into_iter().for_each(|text| notes.warn(text));
+        told.into_iter().for_each(|text| notes.add_warning(text));
         Ok(())
     }
 
