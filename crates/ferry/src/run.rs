@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use apiserver::{
-    AdmissionSettings, Aggregation, Authentication, Authority, Authorization, ClientCertificate, Mode, Server,
-    Settings, User,
+    AdmissionSettings, AggregationOptions, AuthenticationConfig, CaBundle, Authorization, ClientCertificate, Mode, Server,
+    ServerOptions, User,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
 use jiff::Timestamp;
@@ -198,10 +198,10 @@ async fn api_server(
 ) -> anyhow::Result<(Server, String)> {
     let tokens = apiserver::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
-    let config = apiserver::Config { store, kubelet_tls, tokens: Some(tokens) };
+    let config = apiserver::ServerConfig { store, kubelet_tls, tokens: Some(tokens) };
     let settings = api_server_options(options, pki)?;
     let tls = Arc::new(pki::api_server_tls(pki, apiserver::client_verifier(&settings.authentication))?);
-    let server = Server::with(config, settings).await?;
+    let server = Server::with_options(config, settings).await?;
     let serving = server.clone();
     components.start("API server", |shutdown| async move {
         serving.serve(listener, tls, shutdown).await;
@@ -211,12 +211,12 @@ async fn api_server(
 }
 
 /// Builds the options of the API server.
-fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<Settings> {
-    let client_ca = Some(Authority::from_pem(&pki.ca).context("the cluster's CA")?);
+fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<ServerOptions> {
+    let client_ca = Some(CaBundle::from_pem(&pki.ca).context("the cluster's CA")?);
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-    let authentication = Authentication {
+    let authentication = AuthenticationConfig {
         client_ca,
-        proxy_ca: Some(Authority::from_pem(&pki.front_proxy_ca).context("the authority of front proxies")?),
+        proxy_ca: Some(CaBundle::from_pem(&pki.front_proxy_ca).context("the authority of front proxies")?),
         proxy_names: texts(&["front-proxy-client"]),
         user_headers: texts(&["X-Remote-User"]),
         uid_headers: texts(&["X-Remote-Uid"]),
@@ -229,11 +229,11 @@ fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<S
     if options.initializers {
         apiserver::enable_initializers()?;
     }
-    Ok(Settings {
+    Ok(ServerOptions {
         build: crate::build_info::build_info(),
         advertise: Some((options.node_ip, options.port)),
         authentication,
-        aggregation: Aggregation { certificate: Some(certificate), ..Aggregation::default() },
+        aggregation: AggregationOptions { certificate: Some(certificate), ..AggregationOptions::default() },
         authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
@@ -331,7 +331,7 @@ impl KubeletStart<'_> {
 /// A client of this process's API server for a component.
 fn in_process_client(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
-    client::transport::in_process_client(server.local(User { name, groups, ..User::default() }), component)
+    client::transport::in_process_client(server.local_service(User { name, groups, ..User::default() }), component)
 }
 
 async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::{fs, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    ALGORITHMS, Authentication, AuthenticationFile, Authority, JwtIssuer, Limits, Mapping, PublicKey, ReviewVersion,
+    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, JwtIssuer, Limits, Mapping, PublicKey, ReviewVersion,
     TokenWebhook, Tokens, UserTable,
 };
 
@@ -12,7 +12,7 @@ use super::options::path;
 use crate::flags::ParsedFlags;
 
 /// Everything about authentication but the tokens of service accounts.
-pub fn authentication_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authentication> {
+pub fn authentication_options(given: &ParsedFlags<'_>) -> anyhow::Result<AuthenticationConfig> {
     let own = given.many("service-account-issuer");
     let file = read_flag_file(given, "authentication-config", |text| AuthenticationFile::parse(text, &own))?;
     let (issuers, anonymous) = match file {
@@ -31,18 +31,18 @@ pub fn authentication_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authent
         Some(anonymous) => anonymous,
         None => (given.bool("anonymous-auth")?, Vec::new()),
     };
-    Ok(Authentication {
+    Ok(AuthenticationConfig {
         anonymous,
         anonymous_paths,
-        client_ca: read_flag_file(given, "client-ca-file", Authority::from_pem)?,
-        proxy_ca: read_flag_file(given, "requestheader-client-ca-file", Authority::from_pem)?,
+        client_ca: read_flag_file(given, "client-ca-file", CaBundle::from_pem)?,
+        proxy_ca: read_flag_file(given, "requestheader-client-ca-file", CaBundle::from_pem)?,
         proxy_names: given.many("requestheader-allowed-names"),
         user_headers: given.many("requestheader-username-headers"),
         uid_headers: given.many("requestheader-uid-headers"),
         group_headers: given.many("requestheader-group-headers"),
         extra_prefixes: given.many("requestheader-extra-headers-prefix"),
-        tokens: read_flag_file(given, "token-auth-file", UserTable::of_tokens)?,
-        passwords: read_flag_file(given, "basic-auth-file", UserTable::of_passwords)?,
+        tokens: read_flag_file(given, "token-auth-file", UserTable::from_token_file)?,
+        passwords: read_flag_file(given, "basic-auth-file", UserTable::from_password_file)?,
         audiences: given.many("api-audiences"),
         lookup: given.bool("service-account-lookup")?,
         bootstrap_tokens: given.bool("enable-bootstrap-token-auth")?,
@@ -93,7 +93,7 @@ fn oidc_issuer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<JwtIssuer>> {
         .collect();
     Ok(Some(JwtIssuer {
         discovery_url: None,
-        authority: read_flag_file(given, "oidc-ca-file", |pem| Authority::from_pem(pem).map(|_| pem.to_owned()))?,
+        authority: read_flag_file(given, "oidc-ca-file", |pem| CaBundle::from_pem(pem).map(|_| pem.to_owned()))?,
         audiences: vec![client],
         username: Mapping { claim, prefix },
         groups: groups.map(|claim| Mapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
@@ -119,7 +119,7 @@ fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhoo
     };
     let endpoint = apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let ttl = given.duration("authentication-token-webhook-cache-ttl")?;
-    Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), version, ttl }))
+    Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), review_version: version, ttl }))
 }
 
 /// The signer and verifier of service account tokens; `None` without a key.

@@ -4,8 +4,8 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AdmissionSettings, Aggregation, ClientCertificate, ComponentEndpoint, Load, IpNetwork, Reload, Serving, Settings, Shutdown,
-    Tokens, Watched, served::ApiResourceConfig,
+    AdmissionSettings, AggregationOptions, ClientCertificate, ComponentEndpoint, Load, IpNetwork, ReloadOptions, ServingOptions, ServerOptions, ShutdownOptions,
+    Tokens, WatchedFile, served::ApiResourceConfig,
 };
 
 use super::{audit, authentication, authorization};
@@ -37,7 +37,7 @@ pub struct ApiServerOptions {
     /// The signer of service account tokens.
     pub tokens: Option<Tokens>,
     /// Options of the server.
-    pub settings: Settings,
+    pub settings: ServerOptions,
     /// Log verbosity.
     pub verbosity: u8,
 }
@@ -156,7 +156,7 @@ fn certificate_files(given: &ParsedFlags<'_>) -> anyhow::Result<CertificateFiles
     })
 }
 
-fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<Settings> {
+fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<ServerOptions> {
     // Before the tables of the API are read.
     let initializers = given.bool("enable-initializers")?.then_some(apiserver::INITIALIZATION);
     if initializers.is_some() {
@@ -168,7 +168,7 @@ fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<Settings> {
         Some("lease" | "master-count") => Some((advertise_address(given)?, port)),
         other => bail!("--endpoint-reconciler-type must be lease, master-count or none, not {other:?}"),
     };
-    Ok(Settings {
+    Ok(ServerOptions {
         build: crate::build_info::build_info(),
         advertise,
         kubernetes_node_port: given.value("kubernetes-service-node-port")?.filter(|port| *port != 0),
@@ -194,19 +194,19 @@ fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<Settings> {
 }
 
 /// The files that are read again when they change.
-fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<Reload> {
+fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<ReloadOptions> {
     let watched = |flag: &str| match path(given, flag) {
         None => Ok(None),
         Some(file) => {
             let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            anyhow::Ok(Some(Watched { file, text }))
+            anyhow::Ok(Some(WatchedFile { file, text }))
         }
     };
     let own = given.many("service-account-issuer");
-    Ok(Reload {
+    Ok(ReloadOptions {
         authorization: watched("authorization-config")?,
         authentication: watched("authentication-config")?.map(|watched| (watched, own)),
-        ..Reload::default()
+        ..ReloadOptions::default()
     })
 }
 
@@ -291,7 +291,7 @@ fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionSetting
     }
 }
 
-fn aggregation_options(given: &ParsedFlags<'_>) -> anyhow::Result<Aggregation> {
+fn aggregation_options(given: &ParsedFlags<'_>) -> anyhow::Result<AggregationOptions> {
     let files = pair(given, "proxy-client-cert-file", "proxy-client-key-file")?;
     let read =
         |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
@@ -302,7 +302,7 @@ fn aggregation_options(given: &ParsedFlags<'_>) -> anyhow::Result<Aggregation> {
         }
         None => None,
     };
-    Ok(Aggregation { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
+    Ok(AggregationOptions { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
 }
 
 fn load(given: &ParsedFlags<'_>) -> anyhow::Result<Load> {
@@ -320,18 +320,18 @@ fn load(given: &ParsedFlags<'_>) -> anyhow::Result<Load> {
     })
 }
 
-fn serving(given: &ParsedFlags<'_>) -> anyhow::Result<Serving> {
+fn serving(given: &ParsedFlags<'_>) -> anyhow::Result<ServingOptions> {
     let streams: u32 = given.value("http2-max-streams-per-connection")?.unwrap_or_default();
-    Ok(Serving {
+    Ok(ServingOptions {
         http2: !given.bool("disable-http2-serving")?,
-        streams: if streams == 0 { Serving::default().streams } else { streams },
+        streams: if streams == 0 { ServingOptions::default().streams } else { streams },
         store_timeout: given.duration("etcd-healthcheck-timeout")?.min(given.duration("etcd-readycheck-timeout")?),
     })
 }
 
-fn shutdown(given: &ParsedFlags<'_>) -> anyhow::Result<Shutdown> {
+fn shutdown(given: &ParsedFlags<'_>) -> anyhow::Result<ShutdownOptions> {
     let watches = given.duration("shutdown-watch-termination-grace-period")?;
-    Ok(Shutdown {
+    Ok(ShutdownOptions {
         delay: given.duration("shutdown-delay-duration")?,
         drain: given.duration("request-timeout")?.max(watches),
         retry_after: given.bool("shutdown-send-retry-after")?,

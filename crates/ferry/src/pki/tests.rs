@@ -80,7 +80,7 @@ fn keys_are_private_and_tls_is_usable() {
         }
     }
     apiserver::ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key).unwrap();
-    api_server_tls(&pki, apiserver::client_verifier(&apiserver::Authentication::default())).unwrap();
+    api_server_tls(&pki, apiserver::client_verifier(&apiserver::AuthenticationConfig::default())).unwrap();
     kubelet_tls(&pki).unwrap();
     kubelet_client_tls(&pki).unwrap();
 }

@@ -12,9 +12,9 @@ async fn start_server(directory: &std::path::Path) -> Server {
         .with_safe_default_protocol_versions()
         .unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-    let config = apiserver::Config { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
-    let settings = Settings { authorization: Authorization { modes: vec![Mode::Rbac] }, ..Settings::default() };
-    Server::with(config, settings).await.unwrap()
+    let config = apiserver::ServerConfig { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
+    let settings = ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+    Server::with_options(config, settings).await.unwrap()
 }
 
 /// Starts a candidate that reports its identity when it leads.
