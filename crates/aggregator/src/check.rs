@@ -1,4 +1,4 @@
-//! Whether an aggregated server is there: its service, what is behind it, and what it says of its version.
+//! Availability checks of aggregated servers: service, endpoints and a discovery request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,49 +6,57 @@ use apiserver_core::{Body, User, body::full_body, services::ServiceResolver};
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::Request;
 
-use super::{Api, identity, proxy, remote::{self, Remote}, view::Condition};
+use super::{
+    ApiService,
+    api_service_index::AvailableCondition,
+    identity, proxy,
+    remote::{self, AggregatedServer},
+};
 
-/// How often a server is asked at once: one answer is enough.
-const ATTEMPTS: usize = 5;
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Concurrent probes per check; one success is enough.
+const MAX_ATTEMPTS: usize = 5;
+/// Timeout of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a check came to.
-pub struct Found {
-    /// What is to be said.
-    pub condition: Condition,
-    /// Whether to look again soon: nobody will tell when the server is back.
-    pub again: bool,
+/// The result of an availability check.
+pub struct CheckResult {
+    /// The condition to write.
+    pub condition: AvailableCondition,
+    /// Whether to retry with back-off, because no watch event reports the recovery.
+    pub retry: bool,
 }
 
-/// What is to be said of an API service that this server itself answers.
-pub fn local() -> Condition {
-    condition("True", "Local", "Local APIServices are always available".into())
+/// The condition of local API services.
+pub fn local_condition() -> AvailableCondition {
+    new_condition("True", "Local", "Local APIServices are always available".into())
 }
 
-/// Looks whether a server is there.
-pub async fn look(services: &ServiceResolver, api: &Api, remote: &Arc<Remote>) -> Found {
-    if let Some(condition) = nowhere(services, remote) {
-        return Found { condition, again: false };
+/// Checks whether a server is available.
+pub async fn check_server(services: &ServiceResolver, api: &ApiService, remote: &Arc<AggregatedServer>) -> CheckResult {
+    if let Some(condition) = service_error(services, remote) {
+        return CheckResult { condition, retry: false };
     }
-    let path = api.path();
-    let mut attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| ask(services, remote, &path)).collect();
+    let path = api.group_version_path();
+    let mut attempts: FuturesUnordered<_> = (0..MAX_ATTEMPTS).map(|_| probe_server(services, remote, &path)).collect();
     let mut why = String::new();
     while let Some(answered) = attempts.next().await {
         match answered {
             Ok(()) => {
-                return Found { condition: condition("True", "Passed", "all checks passed".into()), again: false };
+                return CheckResult {
+                    condition: new_condition("True", "Passed", "all checks passed".into()),
+                    retry: false,
+                };
             }
             Err(told) => why = told,
         }
     }
-    Found { condition: condition("False", "FailedDiscoveryCheck", why), again: true }
+    CheckResult { condition: new_condition("False", "FailedDiscoveryCheck", why), retry: true }
 }
 
-/// Why its service leads nowhere.
-fn nowhere(services: &ServiceResolver, remote: &Remote) -> Option<Condition> {
-    let remote::Place { namespace, name, port } = &remote.place;
-    let missing = |reason, message| Some(condition("False", reason, message));
+/// The condition of a server without a usable service or endpoints.
+fn service_error(services: &ServiceResolver, remote: &AggregatedServer) -> Option<AvailableCondition> {
+    let remote::ServicePort { namespace, name, port } = &remote.service_port;
+    let missing = |reason, message| Some(new_condition("False", reason, message));
     let Some((service, slices)) = services.find_service(namespace, name) else {
         return missing("ServiceNotFound", format!("service/{name} in {namespace:?} is not present"));
     };
@@ -71,28 +79,28 @@ fn nowhere(services: &ServiceResolver, remote: &Remote) -> Option<Condition> {
     None
 }
 
-/// Asks for what every server must have.
-async fn ask(services: &ServiceResolver, remote: &Remote, path: &str) -> Result<(), String> {
+/// Requests the discovery document of the group-version.
+async fn probe_server(services: &ServiceResolver, remote: &AggregatedServer, path: &str) -> Result<(), String> {
     let client = remote.client.as_ref().map_err(Clone::clone)?;
-    let url = remote::url(&remote.resolve(services).await?, path)?;
+    let url = remote::build_url(&remote.resolve_authority(services).await?, path)?;
     let mut request: Request<Body> = Request::new(full_body(""));
     *request.uri_mut() = url.clone();
-    identity::tell(request.headers_mut(), &aggregator());
+    identity::set_user_headers(request.headers_mut(), &aggregator_user());
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
-    let answered = tokio::time::timeout(PATIENCE, client.request(request)).await;
+    let answered = tokio::time::timeout(PROBE_TIMEOUT, client.request(request)).await;
     let late = |_| failed(format!("Get \"{url}\": context deadline exceeded"));
     match answered.map_err(late)? {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => Err(failed(format!("bad status from {url}: {}", answer.status().as_u16()))),
-        Err(error) => Err(failed(format!("Get \"{url}\": {}", proxy::why(&error)))),
+        Err(error) => Err(failed(format!("Get \"{url}\": {}", proxy::innermost_error(&error)))),
     }
 }
 
-/// Who this server is to aggregated ones when it asks on its own account: somebody who may read everything.
-pub fn aggregator() -> User {
+/// The user of the aggregator's own requests.
+pub fn aggregator_user() -> User {
     User { name: "system:kube-aggregator".into(), groups: vec!["system:masters".into()], ..User::default() }
 }
 
-fn condition(status: &str, reason: &str, message: String) -> Condition {
-    Condition { status: status.into(), reason: reason.into(), message }
+fn new_condition(status: &str, reason: &str, message: String) -> AvailableCondition {
+    AvailableCondition { status: status.into(), reason: reason.into(), message }
 }

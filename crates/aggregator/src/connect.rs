@@ -1,4 +1,4 @@
-//! Connections to an aggregated server: to one address behind its service, under the name of the service.
+//! Connections to aggregated servers: to an endpoint address, verified by the DNS name of the service.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use apiserver_core::{backend::{self, BackendError}};
+use apiserver_core::backend::{self, BackendError};
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -20,22 +20,22 @@ use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// How long a connection may take, TLS included.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of TCP connect and TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connects to whatever address a request is for.
+/// Connects to the address of a request URL.
 #[derive(Clone)]
-pub struct Connector {
-    /// Whom to trust, and what to show.
+pub struct ServiceConnector {
+    /// CA bundle and client certificate.
     pub tls: Arc<ClientConfig>,
-    /// The name on the other side's certificate.
+    /// The expected name of the server certificate.
     pub name: Arc<str>,
 }
 
-impl tower::Service<Uri> for Connector {
-    type Response = Stream;
+impl tower::Service<Uri> for ServiceConnector {
+    type Response = ConnectedStream;
     type Error = BackendError;
-    type Future = BoxFuture<'static, Result<Stream, BackendError>>;
+    type Future = BoxFuture<'static, Result<ConnectedStream, BackendError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BackendError>> {
         Poll::Ready(Ok(()))
@@ -46,29 +46,32 @@ impl tower::Service<Uri> for Connector {
         Box::pin(async move {
             let (host, port) = (to.host().unwrap_or_default().trim_matches(['[', ']']), to.port_u16().unwrap_or(443));
             let connected = async { backend::connect_tls(&tls, &name, backend::connect_tcp(host, port).await?).await };
-            let late = |_| BackendError::Connect { address: backend::join_host_port(host, port), reason: "i/o timeout".into() };
-            let stream = tokio::time::timeout(PATIENCE, connected).await.map_err(late)??;
-            Ok(Stream(TokioIo::new(stream)))
+            let late = |_| BackendError::Connect {
+                address: backend::join_host_port(host, port),
+                reason: "i/o timeout".into(),
+            };
+            let stream = tokio::time::timeout(CONNECT_TIMEOUT, connected).await.map_err(late)??;
+            Ok(ConnectedStream(TokioIo::new(stream)))
         })
     }
 }
 
-/// A connection.
-pub struct Stream(TokioIo<TlsStream<TcpStream>>);
+/// A TLS connection.
+pub struct ConnectedStream(TokioIo<TlsStream<TcpStream>>);
 
-impl Connection for Stream {
+impl Connection for ConnectedStream {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl Read for Stream {
+impl Read for ConnectedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }
 
-impl Write for Stream {
+impl Write for ConnectedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }

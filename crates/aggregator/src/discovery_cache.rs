@@ -1,7 +1,7 @@
-//! What aggregated servers say of their API, kept: clients are told of it without anybody being asked.
+//! Cached discovery and OpenAPI documents of aggregated servers.
 //!
-//! It is asked for whenever a server was found to be there, with the tags of what is known, so that an answer is mostly that
-//! nothing changed. What a server said of OpenAPI stays while it is away; its resources are then not told, and stale.
+//! Documents are fetched after each successful availability check, with ETags. OpenAPI documents of an unavailable
+//! server are kept; its resources are reported as stale.
 
 use std::{
     collections::HashMap,
@@ -19,118 +19,136 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
-use super::{Api, check, identity, legacy, proxy, remote::{self, Remote}, swagger};
+use super::{
+    ApiService, check, identity, legacy, proxy,
+    remote::{self, AggregatedServer},
+    swagger,
+};
 
-/// Everything at once, in either version.
+/// `Accept` header of aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
-/// How long an answer about resources may take.
-const QUICK: Duration = Duration::from_secs(5);
-/// How long an answer about OpenAPI may take.
-const SLOW: Duration = Duration::from_secs(60);
-/// The largest answer that is read.
-const MOST: usize = 64 << 20;
+/// Timeout of discovery requests.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of OpenAPI requests.
+const OPENAPI_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of a document in bytes.
+const MAX_DOCUMENT: usize = 64 << 20;
 
-/// What one server says of one version.
+/// The documents of one API service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApiServiceDocuments {
-    /// Its entry in aggregated discovery; `None`: it did not say.
+    /// Its entry in aggregated discovery; `None` if it is not known.
     pub resources: Option<Value>,
-    /// Its document of OpenAPI 2: what is about the version.
+    /// The part of its OpenAPI v2 document for the group-version.
     pub swagger: Option<Arc<Value>>,
-    /// The tag of that document.
-    tag: Option<HeaderValue>,
-    /// Where its documents of OpenAPI 3 are.
-    pub documents: Map,
+    /// The ETag of the OpenAPI v2 document.
+    etag: Option<HeaderValue>,
+    /// Its entries of the OpenAPI v3 index.
+    pub openapi_paths: Map,
 }
 
-/// What all servers say, by the name of their API service.
+/// The documents of all aggregated servers, by `APIService` name.
 #[derive(Default)]
 pub struct DiscoveryCache {
-    words: Mutex<HashMap<String, Arc<ApiServiceDocuments>>>,
+    documents: Mutex<HashMap<String, Arc<ApiServiceDocuments>>>,
     generation: AtomicU64,
 }
 
 impl DiscoveryCache {
-    /// Grows with every change.
+    /// A counter of changes.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What is known of one.
-    pub fn of(&self, name: &str) -> Option<Arc<ApiServiceDocuments>> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    /// The cached documents of an API service.
+    pub fn get_documents(&self, name: &str) -> Option<Arc<ApiServiceDocuments>> {
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Notes what one says.
-    pub fn note(&self, name: &str, words: ApiServiceDocuments) {
-        let mut known = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Stores the documents of an API service.
+    pub fn set_documents(&self, name: &str, words: ApiServiceDocuments) {
+        let mut known = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(name).is_none_or(|known| **known != words) {
             known.insert(name.to_owned(), Arc::new(words));
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Notes which resources one has; `None`: it is away.
-    pub fn resources(&self, name: &str, resources: Option<Value>) -> ApiServiceDocuments {
-        let before = self.of(name).map(|words| (*words).clone()).unwrap_or_default();
+    /// Stores the resources of an API service, `None` if it is unavailable; returns its documents.
+    pub fn set_resources(&self, name: &str, resources: Option<Value>) -> ApiServiceDocuments {
+        let before = self.get_documents(name).map(|words| (*words).clone()).unwrap_or_default();
         let words = ApiServiceDocuments { resources, ..before };
-        self.note(name, words.clone());
+        self.set_documents(name, words.clone());
         words
     }
 
-    /// Forgets one.
-    pub fn forget(&self, name: &str) {
-        if self.words.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some() {
+    /// Removes an API service.
+    pub fn remove_service(&self, name: &str) {
+        if self.documents.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some() {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
 
-/// A server that is asked about a version.
-pub struct Asked<'a> {
-    /// Where services lead.
+/// Fetches the documents of an API service.
+pub struct DiscoveryClient<'a> {
+    /// Resolves service endpoints.
     pub services: &'a ServiceResolver,
     /// The version.
-    pub api: &'a Api,
+    pub api: &'a ApiService,
     /// The server.
-    pub remote: &'a Remote,
+    pub remote: &'a AggregatedServer,
 }
 
-type Answer = (StatusCode, HeaderMap, Bytes);
+type FetchedResponse = (StatusCode, HeaderMap, Bytes);
 
-impl Asked<'_> {
-    /// The same, with what it says of OpenAPI now.
-    pub async fn described(&self, before: &ApiServiceDocuments) -> ApiServiceDocuments {
-        let (swagger, documents) = tokio::join!(self.swagger(before), self.documents(before));
+impl DiscoveryClient<'_> {
+    /// Fetches the OpenAPI documents.
+    pub async fn fetch_openapi(&self, before: &ApiServiceDocuments) -> ApiServiceDocuments {
+        let (swagger, documents) = tokio::join!(self.fetch_swagger(before), self.fetch_openapi_v3_index(before));
         let (swagger, tag) = swagger.unzip();
-        ApiServiceDocuments { resources: before.resources.clone(), swagger, tag: tag.flatten(), documents }
+        ApiServiceDocuments {
+            resources: before.resources.clone(),
+            swagger,
+            etag: tag.flatten(),
+            openapi_paths: documents,
+        }
     }
 
-    /// Its resources, from the document about everything, else from the one about the version.
-    pub async fn resources(&self) -> Option<Value> {
-        let (code, headers, body) = self.get("/apis", AGGREGATED, None, &check::aggregator(), QUICK).await?;
+    /// Fetches the resources from aggregated discovery, else from the legacy resource list.
+    pub async fn fetch_resources(&self) -> Option<Value> {
+        let (code, headers, body) =
+            self.send_get("/apis", AGGREGATED, None, &check::aggregator_user(), DISCOVERY_TIMEOUT).await?;
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if code == StatusCode::OK && content_type.contains("as=APIGroupDiscoveryList") {
             let list: Value = serde_json::from_slice(&body).ok()?;
             let group = meta::list_at(&list, &["items"]).iter().find(|group| meta::name(group) == self.api.group);
             let versions = group.map_or(&[][..], |group| meta::list_at(group, &["versions"]));
             let found = versions.iter().find(|version| version["version"] == self.api.version.as_str()).cloned();
-            return Some(legacy::completed(found.unwrap_or_else(|| json!({"version": self.api.version}))));
+            return Some(legacy::complete_entry(found.unwrap_or_else(|| json!({"version": self.api.version}))));
         }
-        let (code, _, body) = self.get(&self.api.path(), "application/json", None, &check::aggregator(), QUICK).await?;
+        let (code, _, body) = self
+            .send_get(
+                &self.api.group_version_path(),
+                "application/json",
+                None,
+                &check::aggregator_user(),
+                DISCOVERY_TIMEOUT,
+            )
+            .await?;
         let list: Value = serde_json::from_slice(&body).ok()?;
-        (code == StatusCode::OK).then(|| legacy::version(&self.api.version, meta::list_at(&list, &["resources"])))
+        (code == StatusCode::OK).then(|| legacy::version_entry(&self.api.version, meta::list_at(&list, &["resources"])))
     }
 
-    /// Its document of OpenAPI 2, or the one that is known.
-    async fn swagger(&self, before: &ApiServiceDocuments) -> Option<(Arc<Value>, Option<HeaderValue>)> {
-        let known = before.swagger.clone().map(|swagger| (swagger, before.tag.clone()));
+    /// Fetches the OpenAPI v2 document; keeps the cached one on failure.
+    async fn fetch_swagger(&self, before: &ApiServiceDocuments) -> Option<(Arc<Value>, Option<HeaderValue>)> {
+        let known = before.swagger.clone().map(|swagger| (swagger, before.etag.clone()));
         let tag = known.as_ref().and_then(|(_, tag)| tag.as_ref());
-        match self.get("/openapi/v2", "application/json", tag, &describer(), SLOW).await {
+        match self.send_get("/openapi/v2", "application/json", tag, &openapi_user(), OPENAPI_TIMEOUT).await {
             Some((StatusCode::OK, headers, body)) => {
                 let document: Value = serde_json::from_slice(&body).ok()?;
-                let filtered = swagger::about(document, &format!("{}/", self.api.path()));
+                let filtered = swagger::filter_by_prefix(document, &format!("{}/", self.api.group_version_path()));
                 Some((Arc::new(filtered), headers.get(header::ETAG).cloned()))
             }
             Some((StatusCode::NOT_FOUND, ..)) => None,
@@ -138,13 +156,13 @@ impl Asked<'_> {
         }
     }
 
-    /// Where its documents of OpenAPI 3 about the version and its group are, or where they were.
-    async fn documents(&self, before: &ApiServiceDocuments) -> Map {
-        let known = || before.documents.clone();
-        match self.get("/openapi/v3", "application/json", None, &describer(), SLOW).await {
+    /// Fetches the OpenAPI v3 index entries of the group and version; keeps the cached ones on failure.
+    async fn fetch_openapi_v3_index(&self, before: &ApiServiceDocuments) -> Map {
+        let known = || before.openapi_paths.clone();
+        match self.send_get("/openapi/v3", "application/json", None, &openapi_user(), OPENAPI_TIMEOUT).await {
             Some((StatusCode::OK, _, body)) => {
                 let Ok(index) = serde_json::from_slice::<Value>(&body) else { return known() };
-                let about = [self.api.document(), self.api.group_document()];
+                let about = [self.api.openapi_document(), self.api.group_document()];
                 let paths = index["paths"].as_object().into_iter().flatten();
                 let ours = paths.filter(|(path, _)| about.contains(path));
                 ours.map(|(path, entry)| (path.clone(), entry.clone())).collect()
@@ -154,34 +172,41 @@ impl Asked<'_> {
         }
     }
 
-    async fn get(
+    async fn send_get(
         &self,
         path: &str,
         accept: &'static str,
         tag: Option<&HeaderValue>,
         user: &User,
         limit: Duration,
-    ) -> Option<Answer> {
+    ) -> Option<FetchedResponse> {
         let exchange = async {
             let client = self.remote.client.as_ref().ok()?;
             let mut request: Request<Body> = Request::new(full_body(""));
-            *request.uri_mut() = remote::url(&self.remote.resolve(self.services).await.ok()?, path).ok()?;
+            *request.uri_mut() =
+                remote::build_url(&self.remote.resolve_authority(self.services).await.ok()?, path).ok()?;
             let headers = request.headers_mut();
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             tag.map(|tag| headers.insert(header::IF_NONE_MATCH, tag.clone()));
-            identity::tell(headers, user);
+            identity::set_user_headers(headers, user);
             let answer = client.request(request).await;
-            let failed =
-                |error| tracing::debug!(api = self.api.name, path, why = proxy::why(&error), "cannot be asked");
+            let failed = |error| {
+                tracing::debug!(
+                    api = self.api.name,
+                    path,
+                    why = proxy::innermost_error(&error),
+                    "aggregator: document request failed"
+                )
+            };
             let (head, body) = answer.map_err(failed).ok()?.into_parts();
-            let body = Limited::new(body, MOST).collect().await.ok()?.to_bytes();
+            let body = Limited::new(body, MAX_DOCUMENT).collect().await.ok()?.to_bytes();
             Some((head.status, head.headers, body))
         };
         tokio::time::timeout(limit, exchange).await.ok()?
     }
 }
 
-/// Who this server is when it asks for descriptions, which everybody may read.
-fn describer() -> User {
+/// The user of OpenAPI requests.
+fn openapi_user() -> User {
     User { name: "system:aggregator".into(), ..User::default() }
 }

@@ -1,4 +1,4 @@
-//! Who asks, in the headers that aggregated servers read. What a client says of itself in them never gets past here.
+//! The user in `X-Remote-*` headers. Headers of this kind that a client sends are removed.
 
 use apiserver_core::User;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,34 +8,34 @@ const UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
 
-/// Says who asks, and nothing else.
-pub fn tell(headers: &mut HeaderMap, user: &User) {
+/// Replaces the `X-Remote-*` headers by those of `user`.
+pub fn set_user_headers(headers: &mut HeaderMap, user: &User) {
     let claimed = |name: &&HeaderName| [&NAME, &UID, &GROUP].contains(name) || name.as_str().starts_with(EXTRA);
     let claimed: Vec<HeaderName> = headers.keys().filter(claimed).cloned().collect();
     for name in claimed {
         headers.remove(name);
     }
-    append(headers, NAME, &user.name);
+    append_header(headers, NAME, &user.name);
     if !user.uid.is_empty() {
-        append(headers, UID, &user.uid);
+        append_header(headers, UID, &user.uid);
     }
-    user.groups.iter().for_each(|group| append(headers, GROUP, group));
+    user.groups.iter().for_each(|group| append_header(headers, GROUP, group));
     for (key, values) in &user.extra {
-        // Escaped, it is nothing but what names of headers may have.
-        let Ok(name) = HeaderName::from_bytes(format!("{EXTRA}{}", escaped(key)).as_bytes()) else { continue };
-        values.iter().for_each(|value| append(headers, name.clone(), value));
+        // An escaped key is always a valid header name.
+        let Ok(name) = HeaderName::from_bytes(format!("{EXTRA}{}", escape_key(key)).as_bytes()) else { continue };
+        values.iter().for_each(|value| append_header(headers, name.clone(), value));
     }
 }
 
-/// A value that is no header text is left out: the other server then knows less, not something else.
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+/// Appends a header; a value that is not valid in a header is omitted.
+fn append_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value).or_else(|_| HeaderValue::from_bytes(value.as_bytes())) {
         headers.append(name, value);
     }
 }
 
-/// A key with whatever the name of a header may not have as `%XX`.
-fn escaped(key: &str) -> String {
+/// Percent-encodes the bytes that are invalid in a header name.
+fn escape_key(key: &str) -> String {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
     key.bytes().map(|byte| if legal(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_known_is_told() {
+    fn client_supplied_user_headers_are_replaced() {
         let mut headers = HeaderMap::new();
         for (name, value) in [("x-remote-user", "root"), ("x-remote-group", "system:masters"), ("x-other", "stays")] {
             headers.append(name, HeaderValue::from_static(value));
@@ -55,7 +55,7 @@ mod tests {
         headers.append("x-remote-extra-scopes", HeaderValue::from_static("all"));
         let extra = BTreeMap::from([("a.io/b%".to_owned(), vec!["1".to_owned(), "2".to_owned()])]);
         let groups = vec!["g".to_owned(), "h".to_owned()];
-        tell(&mut headers, &User { name: "jane".into(), groups, uid: "7".into(), extra });
+        set_user_headers(&mut headers, &User { name: "jane".into(), groups, uid: "7".into(), extra });
         let mut told: Vec<String> =
             headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
         told.sort();

@@ -1,14 +1,14 @@
-//! The entry of a version in aggregated discovery, from what older servers say of it: a plain list of resources.
+//! Converts the legacy `APIResourceList` of a version into its entry of aggregated discovery.
 
 use api::{Map, Value, meta};
 use serde_json::json;
 
-/// The entry of a version with these resources.
-pub fn version(version: &str, list: &[Value]) -> Value {
+/// Builds the entry of a version from its resource list.
+pub fn version_entry(version: &str, list: &[Value]) -> Value {
     let mut resources: Vec<Value> = Vec::new();
     let name = |entry: &Value| meta::string_at(entry, &["name"]).to_owned();
     for entry in list.iter().filter(|entry| !name(entry).contains('/')) {
-        let mut resource = json!({"resource": name(entry), "responseKind": kind(entry), "scope": scope(entry),
+        let mut resource = json!({"resource": name(entry), "responseKind": response_kind(entry), "scope": resource_scope(entry),
             "singularResource": meta::string_at(entry, &["singularName"]), "verbs": entry["verbs"]});
         for field in ["shortNames", "categories"] {
             if let Some(names) = entry.get(field) {
@@ -20,31 +20,31 @@ pub fn version(version: &str, list: &[Value]) -> Value {
     for entry in list {
         let whole = name(entry);
         let Some((parent, subresource)) = whole.split_once('/') else { continue };
-        let part = json!({"subresource": subresource, "responseKind": kind(entry), "verbs": entry["verbs"]});
+        let part = json!({"subresource": subresource, "responseKind": response_kind(entry), "verbs": entry["verbs"]});
         let parent = parent_of(&mut resources, parent, entry);
         match parent.get_mut("subresources").and_then(Value::as_array_mut) {
             Some(parts) => parts.push(part),
             None => parent["subresources"] = json!([part]),
         }
     }
-    completed(json!({"version": version, "resources": resources}))
+    complete_entry(json!({"version": version, "resources": resources}))
 }
 
-/// The resource that a subresource is of; one that is not told of is made up.
+/// The entry of a subresource's parent; a missing one is added.
 fn parent_of<'a>(resources: &'a mut Vec<Value>, name: &str, part: &Value) -> &'a mut Value {
     let at = resources.iter().position(|resource| resource["resource"] == name).unwrap_or_else(|| {
-        resources.push(json!({"resource": name, "responseKind": empty_kind(), "scope": scope(part),
+        resources.push(json!({"resource": name, "responseKind": empty_kind(), "scope": resource_scope(part),
             "singularResource": "", "verbs": null}));
         resources.len() - 1
     });
     &mut resources[at]
 }
 
-fn scope(entry: &Value) -> &'static str {
+fn resource_scope(entry: &Value) -> &'static str {
     if entry["namespaced"] == true { "Namespaced" } else { "Cluster" }
 }
 
-fn kind(entry: &Value) -> Value {
+fn response_kind(entry: &Value) -> Value {
     let text = |field: &str| meta::string_at(entry, &[field]);
     json!({"group": text("group"), "version": text("version"), "kind": text("kind")})
 }
@@ -53,8 +53,8 @@ fn empty_kind() -> Value {
     json!({"group": "", "version": "", "kind": ""})
 }
 
-/// The entry with what some clients cannot do without, and the word that it is current.
-pub fn completed(mut entry: Value) -> Value {
+/// Adds missing response kinds, which some clients require, and marks the entry as current.
+pub fn complete_entry(mut entry: Value) -> Value {
     let give_kind = |one: &mut Value| {
         let fields: Option<&mut Map> = one.as_object_mut();
         fields.map(|fields| fields.entry("responseKind").or_insert_with(empty_kind));
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subresources_find_their_parents() {
+    fn subresources_are_nested_in_their_resource() {
         let list = [
             json!({"name": "things/status", "namespaced": true, "kind": "Thing", "verbs": ["get"]}),
             json!({"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["list"],
@@ -89,6 +89,6 @@ mod tests {
             {"resource": "lost", "responseKind": nothing, "scope": "Cluster", "singularResource": "", "verbs": null,
                 "subresources": [{"subresource": "part", "responseKind": nothing, "verbs": ["create"]}]},
         ]});
-        assert_eq!(version("v1", &list), want);
+        assert_eq!(version_entry("v1", &list), want);
     }
 }

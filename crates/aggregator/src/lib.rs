@@ -1,10 +1,11 @@
-//! Aggregated API servers: groups and versions that another server answers for, named by an `APIService` with a service.
+//! API aggregation: serves group-versions of extension API servers, which an `APIService` with a service registers.
 //!
 //! A request for one of them goes through the pipeline as any other, up to and with authorization ([`route`]), and is then passed
 //! on byte for byte ([`proxy`]): the other server is told who asks in headers, and believes them for the sake of the certificate
 //! that this server shows. Credentials never leave this server. [`Aggregator`] is a view of the services in step with the
 //! watch cache.
 
+mod api_service_index;
 mod available;
 mod certificate;
 mod check;
@@ -17,43 +18,42 @@ mod order;
 mod proxy;
 mod remote;
 mod swagger;
-mod view;
 
 use std::sync::Arc;
 
 use api::{schema::Resource, status::Status};
+pub use api_service_index::ApiService;
 use apiserver_core::{
     cache_index::CacheIndex,
     document, loopback,
     metrics::{MetricsPage, family::CounterFamily},
     storage::ObjectStorage,
 };
-pub use available::run;
+pub use available::run_availability;
 pub use certificate::{CertificateError, ClientCertificate};
 use store::{CacheWatcher, WatchCache};
 use tokio_util::sync::CancellationToken;
-pub use view::Api;
 
-use self::{discovery_cache::DiscoveryCache, documents::Made, view::Apis};
+use self::{api_service_index::ApiServiceIndex, discovery_cache::DiscoveryCache, documents::MergedDocuments};
 
-/// The group of the services themselves, which nobody else answers for.
+/// The group of `APIService` itself, which is always local.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 const UNAVAILABLE: &str =
     "[ALPHA] Gauge of APIServices which are marked as unavailable broken down by APIService name.";
-const LOST: &str =
+const UNAVAILABLE_TOTAL: &str =
     "[ALPHA] Counter of APIServices which are marked as unavailable broken down by APIService name and reason.";
 
-/// How aggregated API servers are reached.
+/// Options of the connections to aggregated API servers.
 #[derive(Clone, Debug, Default)]
-pub struct Aggregation {
-    /// What shows them that it is this server who calls.
+pub struct AggregationOptions {
+    /// The front-proxy client certificate.
     pub certificate: Option<ClientCertificate>,
-    /// Whether their clients are told that they lead elsewhere.
+    /// Whether redirects of aggregated servers are returned to clients.
     pub redirects: bool,
 }
 
-/// The API services of a cluster.
+/// The aggregation layer: API services, their availability and their discovery documents.
 pub struct Aggregator {
     storage: Arc<dyn ObjectStorage>,
     cache: Arc<WatchCache>,
@@ -61,88 +61,93 @@ pub struct Aggregator {
     redirects: bool,
     /// Cancelled when the server stops: proxied watches end.
     stopping: CancellationToken,
-    apis: CacheIndex<Apis>,
-    /// What the others say of their API.
-    said: DiscoveryCache,
-    /// What clients are told of it.
-    made: Made,
-    /// How often each became unavailable, by name and reason.
-    lost: CounterFamily<(String, String)>,
+    apis: CacheIndex<ApiServiceIndex>,
+    /// Discovery and OpenAPI documents of aggregated servers.
+    discovery_cache: DiscoveryCache,
+    /// Cache of the documents that clients see.
+    merged_documents: MergedDocuments,
+    /// Counter of transitions to unavailable, by name and reason.
+    unavailable_total: CounterFamily<(String, String)>,
 }
 
 impl Aggregator {
-    /// The API services of a store.
+    /// Creates the aggregation layer over the stored API services.
     pub fn new(
-        settings: &Aggregation,
+        settings: &AggregationOptions,
         storage: Arc<dyn ObjectStorage>,
         cache: &Arc<WatchCache>,
         stopping: CancellationToken,
     ) -> Result<Self, store::StoreError> {
-        let resource = services().map_err(|status| store::StoreError::Unusable(status.message))?;
-        let apis = CacheIndex::new(cache, &[resource], Apis::new(settings.certificate.clone()))?;
+        let resource = api_service_resource().map_err(|status| store::StoreError::Unusable(status.message))?;
+        let apis = CacheIndex::new(cache, &[resource], ApiServiceIndex::new(settings.certificate.clone()))?;
         Ok(Self {
             storage,
             cache: cache.clone(),
             redirects: settings.redirects,
             stopping,
             apis,
-            said: DiscoveryCache::default(),
-            made: Made::default(),
-            lost: CounterFamily::default(),
+            discovery_cache: DiscoveryCache::default(),
+            merged_documents: MergedDocuments::default(),
+            unavailable_total: CounterFamily::default(),
         })
     }
 
-    /// Who answers for a path, if it is somebody else.
-    pub fn remote_for_path(&self, path: &str) -> Option<Arc<Api>> {
+    /// The remote `APIService` that serves `path`, if any.
+    pub fn remote_for_path(&self, path: &str) -> Option<Arc<ApiService>> {
         if let Some(document) = path.strip_prefix("/openapi/v3/") {
-            return self.describer(document);
+            return self.openapi_server(document);
         }
         if !path.starts_with("/api") {
             return None;
         }
-        self.apis.read(|apis| apis.elsewhere(path))
+        self.apis.read(|apis| apis.find_remote(path))
     }
 }
 
 impl Aggregator {
-    /// All services as they are now, by name.
-    fn all(&self) -> Vec<Arc<Api>> {
-        self.apis.read(Apis::list)
+    /// All API services, by name.
+    fn list_services(&self) -> Vec<Arc<ApiService>> {
+        self.apis.read(ApiServiceIndex::list_services)
     }
 
-    /// One of them.
-    fn get(&self, name: &str) -> Option<Arc<Api>> {
-        self.apis.read(|apis| apis.get(name).cloned())
+    /// Returns an API service by name.
+    fn get_service(&self, name: &str) -> Option<Arc<ApiService>> {
+        self.apis.read(|apis| apis.get_service(name).cloned())
     }
 }
 
 impl Aggregator {
-    /// What the page of metrics says of them.
-    pub fn write(&self, page: &mut MetricsPage) {
+    /// Writes the aggregator's metrics.
+    pub fn write_metrics(&self, page: &mut MetricsPage) {
         page.write_header("aggregator_unavailable_apiservice", UNAVAILABLE, "gauge");
-        for api in self.all() {
+        for api in self.list_services() {
             let value = if api.condition.is_available() { 0.0 } else { 1.0 };
             page.write_sample("aggregator_unavailable_apiservice", &format!("name={:?}", api.name), value);
         }
         let labels = |(name, reason): &(String, String)| format!("name={name:?},reason={reason:?}");
-        page.write_counters("aggregator_unavailable_apiservice_total", LOST, &self.lost, labels);
+        page.write_counters(
+            "aggregator_unavailable_apiservice_total",
+            UNAVAILABLE_TOTAL,
+            &self.unavailable_total,
+            labels,
+        );
     }
 
-    /// Who has a document of OpenAPI 3, such as `apis/<group>/<version>`, if it is somebody else.
-    fn describer(&self, document: &str) -> Option<Arc<Api>> {
-        let apis = self.apis.read(|apis| apis.has_remotes().then(|| apis.list()))?;
-        let describes = |api: &&Arc<Api>| self.documents_of(&apis, api).contains_key(document);
+    /// The remote `APIService` that serves an OpenAPI v3 document such as `apis/<group>/<version>`, if any.
+    fn openapi_server(&self, document: &str) -> Option<Arc<ApiService>> {
+        let apis = self.apis.read(|apis| apis.has_remotes().then(|| apis.list_services()))?;
+        let describes = |api: &&Arc<ApiService>| self.documents_of(&apis, api).contains_key(document);
         apis.iter().find(describes).cloned()
     }
 }
 
-/// Word of every change of a resource from now on.
-fn follow(cache: &WatchCache, group: &str, name: &str) -> Result<CacheWatcher, Status> {
+/// Watches a resource from the current revision on.
+fn watch_resource(cache: &WatchCache, group: &str, name: &str) -> Result<CacheWatcher, Status> {
     let prefix = document::storage_key(loopback::find_resource(group, "v1", name)?, "", "");
     cache.watch_prefix(&prefix, cache.cached_snapshot(&prefix).revision).map_err(Status::internal_error)
 }
 
-/// The row of API services.
-fn services() -> Result<&'static Resource, Status> {
+/// The resource `apiservices`.
+fn api_service_resource() -> Result<&'static Resource, Status> {
     loopback::find_resource(OWN_GROUP, "v1", "apiservices")
 }

@@ -1,9 +1,14 @@
-//! One aggregated server: the service that leads to it, and how to speak to what is behind it.
+//! An aggregated server: its service and HTTP client.
 
 use std::sync::Arc;
 
 use api::{Value, meta};
-use apiserver_core::{Body, backend::{self, without_verification}, http_client, services::ServiceResolver};
+use apiserver_core::{
+    Body,
+    backend::{self, without_verification},
+    http_client,
+    services::ServiceResolver,
+};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
 use hyper_util::{
@@ -12,14 +17,14 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 
-use super::{ClientCertificate, connect::Connector};
+use super::{ClientCertificate, connect::ServiceConnector};
 
-/// Speaks HTTP/1.1 over connections that are used again.
-pub type HttpClient = Client<Connector, Body>;
+/// An HTTP/1.1 client with a connection pool.
+pub type HttpClient = Client<ServiceConnector, Body>;
 
-/// The place of an aggregated server.
+/// The service and port of an aggregated server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct ServicePort {
     /// The namespace of its service.
     pub namespace: String,
     /// The name of its service.
@@ -29,50 +34,54 @@ pub struct Place {
 }
 
 /// An aggregated server.
-pub struct Remote {
-    /// Where it is.
-    pub place: Place,
-    /// Whom to trust, in base64 of PEM; empty: the authorities of this machine.
+pub struct AggregatedServer {
+    /// Its service and port.
+    pub service_port: ServicePort,
+    /// The CA bundle as base64 of PEM; empty: the system's roots.
     bundle: String,
-    /// Whether anybody there is trusted.
+    /// Whether the server certificate is not verified.
     insecure: bool,
-    /// An error is one that every client is told.
+    /// The client; an error is returned to every client request.
     pub client: Result<HttpClient, String>,
 }
 
-impl Remote {
-    /// As an API service says; `before`, if it says the same, so that connections are used again.
+impl AggregatedServer {
+    /// Creates the server of an `APIService` spec. Returns `before` if it is unchanged, which keeps its connections.
     pub fn new(spec: &Value, certificate: Option<&ClientCertificate>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         let service = meta::value_at(spec, &["service"]).filter(|service| service.is_object())?;
         let text = |field: &str| meta::string_at(service, &[field]).to_owned();
         let port = meta::value_at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
-        let place = Place { namespace: text("namespace"), name: text("name"), port: port.unwrap_or(443) };
+        let place = ServicePort { namespace: text("namespace"), name: text("name"), port: port.unwrap_or(443) };
         let (bundle, insecure) = (meta::string_at(spec, &["caBundle"]), spec["insecureSkipTLSVerify"] == true);
         if let Some(before) = before
-            && (&before.place, before.bundle.as_str(), before.insecure) == (&place, bundle, insecure)
+            && (&before.service_port, before.bundle.as_str(), before.insecure) == (&place, bundle, insecure)
         {
             return Some(before.clone());
         }
-        let client = tls(bundle, insecure, certificate).map(|tls| client(&place, tls));
-        Some(Arc::new(Self { place, bundle: bundle.to_owned(), insecure, client }))
+        let client = build_tls_config(bundle, insecure, certificate).map(|tls| build_client(&place, tls));
+        Some(Arc::new(Self { service_port: place, bundle: bundle.to_owned(), insecure, client }))
     }
 
-    /// An address behind the service, as URLs have it.
-    pub async fn resolve(&self, services: &ServiceResolver) -> Result<String, String> {
-        let Place { namespace, name, port } = &self.place;
+    /// Resolves an endpoint of the service as `host:port`.
+    pub async fn resolve_authority(&self, services: &ServiceResolver) -> Result<String, String> {
+        let ServicePort { namespace, name, port } = &self.service_port;
         let (addresses, port) = services.resolve_endpoints(namespace, name, *port).await?;
         let address = addresses.first().ok_or_else(|| format!("no endpoints available for service {name:?}"))?;
         Ok(backend::join_host_port(address, port))
     }
 }
 
-/// The URL of a path, query included, at an address.
-pub fn url(authority: &str, path: &str) -> Result<Uri, String> {
+/// Builds an `https` URL; `path` includes the query.
+pub fn build_url(authority: &str, path: &str) -> Result<Uri, String> {
     let url = Uri::builder().scheme("https").authority(authority).path_and_query(path).build();
     url.map_err(|error| error.to_string())
 }
 
-fn tls(bundle: &str, insecure: bool, certificate: Option<&ClientCertificate>) -> Result<Arc<ClientConfig>, String> {
+fn build_tls_config(
+    bundle: &str,
+    insecure: bool,
+    certificate: Option<&ClientCertificate>,
+) -> Result<Arc<ClientConfig>, String> {
     let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
     let pem = String::from_utf8(pem).map_err(|error| error.to_string())?;
     if insecure && !pem.is_empty() {
@@ -81,19 +90,18 @@ fn tls(bundle: &str, insecure: bool, certificate: Option<&ClientCertificate>) ->
     let roots = match (insecure, pem.as_str()) {
         (true, _) => rustls::RootCertStore::empty(),
         (false, "") => http_client::load_root_certificates(None)?,
-        (false, pem) => {
-            http_client::load_root_certificates(Some(pem)).map_err(|why| format!("unable to load root certificates: {why}"))?
-        }
+        (false, pem) => http_client::load_root_certificates(Some(pem))
+            .map_err(|why| format!("unable to load root certificates: {why}"))?,
     };
     let mut config = http_client::client_config_builder(roots)?.with_no_client_auth();
     if let Some(certificate) = certificate {
-        certificate.show(&mut config);
+        certificate.install_in(&mut config);
     }
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(if insecure { without_verification(&config) } else { Arc::new(config) })
 }
 
-fn client(place: &Place, tls: Arc<ClientConfig>) -> HttpClient {
+fn build_client(place: &ServicePort, tls: Arc<ClientConfig>) -> HttpClient {
     let name = format!("{}.{}.svc", place.name, place.namespace).into();
-    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(Connector { tls, name })
+    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(ServiceConnector { tls, name })
 }

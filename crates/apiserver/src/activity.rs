@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use tokio::sync::Notify;
 
 /// How long a connection may be open with nothing to do.
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub struct InFlightGuard(Arc<ConnectionActivity>);
 
 impl ConnectionActivity {
     /// A request begins.
-    pub fn begin(self: &Arc<Self>) -> InFlightGuard {
+    pub fn begin_request(self: &Arc<Self>) -> InFlightGuard {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_one();
         InFlightGuard(self.clone())
@@ -44,11 +44,11 @@ impl ConnectionActivity {
     }
 
     /// Waits until the connection should be closed: it is idle, or the client is to connect anew.
-    pub async fn over(&self) {
+    pub async fn wait_for_close(&self) {
         loop {
             let idle = async {
                 match self.requests.load(Ordering::Relaxed) {
-                    0 => tokio::time::sleep(IDLE).await,
+                    0 => tokio::time::sleep(IDLE_TIMEOUT).await,
                     _ => std::future::pending().await,
                 }
             };
@@ -63,7 +63,7 @@ impl ConnectionActivity {
 
 impl InFlightGuard {
     /// Holds on while a stream lasts; an answer that is at hand is as good as sent.
-    pub fn until_sent(self, response: Response<Body>) -> Response<Body> {
+    pub fn hold_until_sent(self, response: Response<Body>) -> Response<Body> {
         if response.body().size_hint().exact().is_some() {
             return response;
         }
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_can_be_asked_to_leave() {
+    async fn leave_request_closes_the_connection() {
         let activity = Arc::new(ConnectionActivity::default());
-        let busy = activity.begin();
+        let busy = activity.begin_request();
         activity.leave();
-        activity.over().await;
+        activity.wait_for_close().await;
         drop(busy);
         assert_eq!(activity.requests.load(Ordering::Relaxed), 0);
     }

@@ -9,38 +9,38 @@ use crate::Server;
 
 /// The end of a request's time; watches and streams have none here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline(Option<Duration>);
+pub struct RequestDeadline(Option<Duration>);
 
 /// The deadline of a request.
-pub fn of(server: &Server, verb: &str, subresource: &str, query: &Query) -> Result<Deadline, Status> {
+pub fn request_deadline(server: &Server, verb: &str, subresource: &str, query: &Query) -> Result<RequestDeadline, Status> {
     if verb == "watch" || apiserver_core::request::is_streaming(subresource) {
-        return Ok(Deadline(None));
+        return Ok(RequestDeadline(None));
     }
-    let most = server.shared.settings.load.request_timeout;
-    let Some(text) = query.get("timeout") else { return Ok(Deadline(Some(most))) };
-    let wanted = parse(text).map_err(|why| {
+    let most = server.shared.options.load.request_timeout;
+    let Some(text) = query.get("timeout") else { return Ok(RequestDeadline(Some(most))) };
+    let wanted = parse_go_duration(text).map_err(|why| {
         Status::bad_request(format!("invalid timeout specified in the request URL - time: {why} {text:?}"))
     })?;
-    Ok(Deadline(Some(if wanted.is_zero() { most } else { wanted.min(most) })))
+    Ok(RequestDeadline(Some(if wanted.is_zero() { most } else { wanted.min(most) })))
 }
 
-impl Deadline {
+impl RequestDeadline {
     /// What the work came to, or 504.
-    pub async fn within<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    pub async fn run_within<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         match self.0 {
-            Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(too_late())),
+            Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(timeout_status())),
             None => work.await,
         }
     }
 }
 
-fn too_late() -> Status {
+fn timeout_status() -> Status {
     let message = "Timeout: request did not complete within the allotted timeout".to_owned();
     Status { code: 504, reason: "Timeout", message, details: Some(Value::Object(Map::new())), continue_token: None }
 }
 
 /// A duration in Go's form: `1m30s`, `500ms`. A negative one is none.
-fn parse(text: &str) -> Result<Duration, &'static str> {
+fn parse_go_duration(text: &str) -> Result<Duration, &'static str> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),
@@ -76,20 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_gos() {
-        assert_eq!(parse("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse("1.5h"), Ok(Duration::from_secs(5400)));
-        assert_eq!(parse("-5s"), Ok(Duration::ZERO));
-        assert_eq!(parse("5"), Err("missing unit in duration"));
-        assert_eq!(parse("x"), Err("invalid duration"));
-        assert_eq!(parse("1y"), Err("invalid duration"));
-        assert!(parse("99999999999999999999h").is_ok());
+    fn go_durations_are_parsed() {
+        assert_eq!(parse_go_duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_go_duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_go_duration("-5s"), Ok(Duration::ZERO));
+        assert_eq!(parse_go_duration("5"), Err("missing unit in duration"));
+        assert_eq!(parse_go_duration("x"), Err("invalid duration"));
+        assert_eq!(parse_go_duration("1y"), Err("invalid duration"));
+        assert!(parse_go_duration("99999999999999999999h").is_ok());
     }
 
     #[tokio::test]
-    async fn who_takes_too_long_is_told() {
-        let late = Deadline(Some(Duration::ZERO));
-        let outcome = late.within(async { std::future::pending::<Result<(), Status>>().await }).await;
+    async fn late_request_gets_504() {
+        let late = RequestDeadline(Some(Duration::ZERO));
+        let outcome = late.run_within(async { std::future::pending::<Result<(), Status>>().await }).await;
         assert_eq!(outcome.unwrap_err().code, 504);
     }
 }

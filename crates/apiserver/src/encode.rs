@@ -18,29 +18,29 @@ use store::Revision;
 use crate::{gzip, indent, list_encoder};
 
 /// A `Status` of success.
-pub fn success(form: MediaTypeOptions, status: &Value) -> Response<Body> {
-    written(form, 200, status)
+pub fn success_response(form: MediaTypeOptions, status: &Value) -> Response<Body> {
+    encoded_response(form, 200, status)
 }
 
 /// An answer of JSON.
-pub fn json(code: u16, value: &Value) -> Response<Body> {
-    bytes(code, json_line(value))
+pub fn json_response(code: u16, value: &Value) -> Response<Body> {
+    json_bytes_response(code, encode_json_line(value))
 }
 
 /// A JSON document in upstream's key order, with a newline.
-pub fn json_line(value: &Value) -> Bytes {
+pub fn encode_json_line(value: &Value) -> Bytes {
     let mut text = json_encoder::encode_object(value);
     text.push(b'\n');
     text.into()
 }
 
 /// An indented JSON document, as upstream writes `/version` and the list of paths.
-pub fn raw_json(code: u16, value: &impl Serialize) -> Response<Body> {
-    bytes(code, indent::indent_json(serde_json::to_string(value).unwrap_or_default().as_bytes()))
+pub fn indented_json_response(code: u16, value: &impl Serialize) -> Response<Body> {
+    json_bytes_response(code, indent::indent_json(serde_json::to_string(value).unwrap_or_default().as_bytes()))
 }
 
 /// An answer of bytes that are JSON.
-pub fn bytes(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+pub fn json_bytes_response(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(full_body(body));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -50,8 +50,8 @@ pub fn bytes(code: u16, body: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// A `Status` that says what went wrong.
-pub fn error(form: MediaTypeOptions, status: &Status) -> Response<Body> {
-    let mut response = written(form, status.code, &status.to_value());
+pub fn error_response(form: MediaTypeOptions, status: &Status) -> Response<Body> {
+    let mut response = encoded_response(form, status.code, &status.to_value());
     if let Some(seconds) = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64()) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -59,7 +59,7 @@ pub fn error(form: MediaTypeOptions, status: &Status) -> Response<Body> {
 }
 
 /// What a path gets that nothing is at.
-pub fn no_page() -> Response<Body> {
+pub fn not_found_response() -> Response<Body> {
     let mut response = Response::new(full_body("404 page not found\n"));
     *response.status_mut() = http::StatusCode::NOT_FOUND;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -67,7 +67,7 @@ pub fn no_page() -> Response<Body> {
 }
 
 /// Adds warnings to an answer.
-pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+pub fn add_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     for warning in warnings {
         let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
         // A warning that is no header text is dropped: the answer matters more.
@@ -79,7 +79,7 @@ pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Bod
 }
 
 /// A stored document, as it is where possible.
-pub fn document(
+pub fn document_response(
     target: &ResourceRequest,
     form: MediaTypeOptions,
     value: &Bytes,
@@ -89,14 +89,14 @@ pub fn document(
         && target.resource.custom_schema.is_none()
         && TypeMetaPrefix::for_resource(&target.resource).matches_document(value)
     {
-        return Ok(bytes(200, document::encode_response(value, revision)));
+        return Ok(json_bytes_response(200, document::encode_response(value, revision)));
     }
     let stored = document::decode_document(value, revision).map_err(Status::internal_error)?;
-    Ok(object(target, form, convert::convert_to(&target.resource, stored), 200))
+    Ok(object_response(target, form, convert::convert_to(&target.resource, stored), 200))
 }
 
 /// An object that was written: as it is stored, where possible.
-pub fn changed(
+pub fn written_object_response(
     target: &ResourceRequest,
     form: MediaTypeOptions,
     value: Value,
@@ -108,41 +108,41 @@ pub fn changed(
             && target.resource.custom_schema.is_none()
             && TypeMetaPrefix::for_resource(&target.resource).matches_document(document)
     }) {
-        Some((document, revision)) => sized(form, code, ResponseEncoding::Json, document::encode_response(&document, revision)),
-        None => object(target, form, value, code),
+        Some((document, revision)) => compressed_response(form, code, ResponseEncoding::Json, document::encode_response(&document, revision)),
+        None => object_response(target, form, value, code),
     }
 }
 
 /// One object.
-pub fn object(target: &ResourceRequest, form: MediaTypeOptions, object: Value, code: u16) -> Response<Body> {
-    written(form, code, &shaped(target, form, object))
+pub fn object_response(target: &ResourceRequest, form: MediaTypeOptions, object: Value, code: u16) -> Response<Body> {
+    encoded_response(form, code, &transform_object(target, form, object_response))
 }
 
 /// A value that says its kind, in the encoding of a form; what has no protobuf is JSON.
-fn written(form: MediaTypeOptions, code: u16, value: &Value) -> Response<Body> {
+fn encoded_response(form: MediaTypeOptions, code: u16, value: &Value) -> Response<Body> {
     let (encoding, text): (ResponseEncoding, Bytes) = match form.encoding {
         ResponseEncoding::Protobuf => match protobuf::encode_declared(value) {
             Some(message) => (ResponseEncoding::Protobuf, message.into()),
-            None => (ResponseEncoding::Json, json_line(value)),
+            None => (ResponseEncoding::Json, encode_json_line(value)),
         },
         ResponseEncoding::Yaml => (ResponseEncoding::Yaml, yaml::write(value).into()),
         ResponseEncoding::Json if form.pretty => {
             (ResponseEncoding::Json, indent::indent_json(&json_encoder::encode_object(value)).into())
         }
-        ResponseEncoding::Json => (ResponseEncoding::Json, json_line(value)),
+        ResponseEncoding::Json => (ResponseEncoding::Json, encode_json_line(value)),
     };
-    sized(form, code, encoding, text)
+    compressed_response(form, code, encoding, text)
 }
 
 /// An answer of bytes, compressed where that is wanted and worth it.
-fn sized(form: MediaTypeOptions, code: u16, encoding: ResponseEncoding, text: Bytes) -> Response<Body> {
-    let compressed = form.gzip && text.len() >= gzip::WORTHWHILE;
-    as_is(code, encoding, if compressed { gzip::whole(&text) } else { text }, compressed)
+fn compressed_response(form: MediaTypeOptions, code: u16, encoding: ResponseEncoding, text: Bytes) -> Response<Body> {
+    let compressed = form.gzip && text.len() >= gzip::MIN_COMPRESSED_SIZE;
+    bytes_response(code, encoding, if compressed { gzip::compress_body(&text) } else { text }, compressed)
 }
 
 /// An answer of bytes that may be compressed already.
-fn as_is(code: u16, encoding: ResponseEncoding, body: Bytes, compressed: bool) -> Response<Body> {
-    let mut response = bytes(code, body);
+fn bytes_response(code: u16, encoding: ResponseEncoding, body: Bytes, compressed: bool) -> Response<Body> {
+    let mut response = json_bytes_response(code, body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
     if compressed {
@@ -153,56 +153,56 @@ fn as_is(code: u16, encoding: ResponseEncoding, body: Bytes, compressed: bool) -
 }
 
 /// One object in a shape; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
-pub fn shaped(target: &ResourceRequest, form: MediaTypeOptions, object: Value) -> Value {
-    if object["kind"] != target.resource.kind {
-        return object;
+pub fn transform_object(target: &ResourceRequest, form: MediaTypeOptions, object: Value) -> Value {
+    if object_response["kind"] != target.resource.kind {
+        return object_response;
     }
     match form.transform {
-        ResponseTransform::Object => object,
-        ResponseTransform::Metadata => versioned(form, table::partial_metadata(&object)),
+        ResponseTransform::Object => object_response,
+        ResponseTransform::Metadata => with_meta_version(form, table::partial_metadata(&object_response)),
         ResponseTransform::Table(include) => {
-            let metadata = json!({"resourceVersion": meta::string_at(&object, &["metadata", "resourceVersion"])});
-            let table = table::build_table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
-            versioned(form, table)
+            let metadata = json_response!({"resourceVersion": meta::string_at(&object, &["metadata", "resourceVersion"])});
+            let table = table::build_table(&target.resource, std::iter::once(&object_response), metadata, include, clock::now());
+            with_meta_version(form, table)
         }
     }
 }
 
 /// A table or metadata in the version that was asked for: they are the same but for its name.
-fn versioned(form: MediaTypeOptions, mut value: Value) -> Value {
+fn with_meta_version(form: MediaTypeOptions, mut value: Value) -> Value {
     value["apiVersion"] = format!("meta.k8s.io/{}", form.version).into();
     value
 }
 
 /// A list.
-pub fn list(target: &ResourceRequest, form: MediaTypeOptions, list: ListPage) -> Result<Response<Body>, Status> {
-    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
-    if let Some(token) = &list.continue_token {
+pub fn list_response(target: &ResourceRequest, form: MediaTypeOptions, list: ListPage) -> Result<Response<Body>, Status> {
+    let mut metadata = json_response!({"resourceVersion": list.revision.to_string()});
+    if let Some(token) = &list_response.continue_token {
         metadata["continue"] = token.as_str().into();
-        if let Some(remaining) = list.remaining {
+        if let Some(remaining) = list_response.remaining {
             metadata["remainingItemCount"] = remaining.into();
         }
     }
     match (form.transform, form.encoding) {
         (ResponseTransform::Object, ResponseEncoding::Protobuf) if target.resource.custom_schema.is_none() => {
-            let joined = list_encoder::protobuf(target, &metadata, &list, form.gzip)?;
-            return Ok(as_is(200, ResponseEncoding::Protobuf, joined.body, joined.compressed));
+            let joined = list_encoder::encode_protobuf_list(target, &metadata, &list_response, form.gzip)?;
+            return Ok(bytes_response(200, ResponseEncoding::Protobuf, joined.body, joined.compressed));
         }
         _ if form.is_plain() && target.resource.custom_schema.is_none() => {
-            let joined = list_encoder::json(target, &metadata, &list, form.gzip)?;
-            return Ok(as_is(200, ResponseEncoding::Json, joined.body, joined.compressed));
+            let joined = list_encoder::encode_json_list(target, &metadata, &list_response, form.gzip)?;
+            return Ok(bytes_response(200, ResponseEncoding::Json, joined.body, joined.compressed));
         }
         _ => {}
     }
-    let found = match list.converted {
-        Some(objects) => objects,
-        None => stored(target, &list)?,
+    let found = match list_response.converted {
+        Some(objects) => objects_response,
+        None => decode_items(target, &list_response)?,
     };
-    Ok(objects(target, form, found, metadata))
+    Ok(objects_response(target, form, found, metadata))
 }
 
 /// A list of objects that are at hand.
-pub fn objects(
+pub fn objects_response(
     target: &ResourceRequest,
     form: MediaTypeOptions,
     objects: Vec<Value>,
@@ -213,30 +213,30 @@ pub fn objects(
             let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
             // Upstream knows custom resources only as what they say they are.
             let items: Vec<Value> = match target.resource.custom_schema {
-                Some(_) => objects,
-                None => objects.into_iter().map(list_encoder::untyped).collect(),
+                Some(_) => objects_response,
+                None => objects_response.into_iter().map(list_encoder::without_type_meta).collect(),
             };
             if target.resource.custom_schema.is_some() && metadata["continue"].is_null() {
                 metadata["continue"] = "".into();
             }
-            let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
-            written(form, 200, &list)
+            let list = json_response!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
+            encoded_response(form, 200, &list_response)
         }
         ResponseTransform::Table(include) => {
-            let table = table::build_table(&target.resource, objects.iter(), metadata, include, clock::now());
-            written(form, 200, &versioned(form, table))
+            let table = table::build_table(&target.resource, objects_response.iter(), metadata, include, clock::now());
+            encoded_response(form, 200, &with_meta_version(form, table))
         }
         ResponseTransform::Metadata => {
-            let items: Vec<Value> = objects.iter().map(|o| versioned(form, table::partial_metadata(o))).collect();
-            let list = json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
-            written(form, 200, &versioned(form, list))
+            let items: Vec<Value> = objects_response.iter().map(|o| with_meta_version(form, table::partial_metadata(o))).collect();
+            let list = json_response!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
+            encoded_response(form, 200, &with_meta_version(form, list_response))
         }
     }
 }
 
-fn stored(target: &ResourceRequest, list: &ListPage) -> Result<Vec<Value>, Status> {
+fn decode_items(target: &ResourceRequest, list: &ListPage) -> Result<Vec<Value>, Status> {
     let decode = |record: &store::Record| {
-        document::decode_record(record).map(|object| convert::convert_to(&target.resource, object))
+        document::decode_record(record).map(|object| convert::convert_to(&target.resource, object_response))
     };
-    list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal_error)
+    list_response.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal_error)
 }

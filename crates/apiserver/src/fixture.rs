@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use authn::Tokens;
 
-use crate::{Config, Server, Settings};
+use crate::{ServerConfig, Server, ServerOptions};
 
 /// A server, and the directory that it lives in.
-pub async fn server(settings: Settings) -> (Server, tempfile::TempDir) {
-    server_with(settings, None).await
+pub async fn start_server(settings: ServerOptions) -> (Server, tempfile::TempDir) {
+    start_server_with_tokens(settings, None).await
 }
 
-/// As [`server`], with tokens of service accounts.
-pub async fn server_with(settings: Settings, tokens: Option<Tokens>) -> (Server, tempfile::TempDir) {
+/// As [`start_server`], with tokens of service accounts.
+pub async fn start_server_with_tokens(settings: ServerOptions, tokens: Option<Tokens>) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
     // Whoever poses as a kubelet is believed.
-    let config = Config { store: Arc::new(store), kubelet_tls: apiserver_core::backend::without_verification(&tls), tokens };
-    (Server::with(config, settings).await.unwrap(), dir)
+    let config = ServerConfig { store: Arc::new(store), kubelet_tls: apiserver_core::backend::without_verification(&tls), tokens };
+    (Server::with_options(config, settings).await.unwrap(), dir)
 }

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
 /// Answers smaller than this are not worth it; upstream's limit.
-pub const WORTHWHILE: usize = 128 * 1024;
+pub const MIN_COMPRESSED_SIZE: usize = 128 * 1024;
 
 /// What every stream begins with: deflate, no name, no time, fastest, no system.
 const HEADER: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
@@ -22,7 +22,7 @@ const BYTE: u32 = 1 << 23;
 
 /// Bytes that were compressed by themselves.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct GzipPiece {
     deflated: Bytes,
     checksum: u32,
     length: u32,
@@ -30,17 +30,17 @@ pub struct Piece {
     shift: u32,
 }
 
-impl Piece {
+impl GzipPiece {
     /// Compresses bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compress(bytes: &[u8]) -> Self {
         let mut checksum = Crc::new();
         checksum.update(bytes);
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        Self { deflated: deflate(bytes), checksum: checksum.sum(), length, shift: power(length) }
+        Self { deflated: deflate_piece(bytes), checksum: checksum.sum(), length, shift: shift_for_length(length) }
     }
 }
 
-fn deflate(bytes: &[u8]) -> Bytes {
+fn deflate_piece(bytes: &[u8]) -> Bytes {
     let mut compress = Compress::new(Compression::fast(), false);
     let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
     let mut done = 0;
@@ -58,13 +58,13 @@ fn deflate(bytes: &[u8]) -> Bytes {
 }
 
 /// A stream that grows piece by piece.
-pub struct Stream {
+pub struct GzipStream {
     out: BytesMut,
     checksum: u32,
     length: u32,
 }
 
-impl Stream {
+impl GzipStream {
     /// An empty stream with room for so many bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         let mut out = BytesMut::with_capacity(capacity + HEADER.len() + END.len() + 8);
@@ -73,9 +73,9 @@ impl Stream {
     }
 
     /// Appends a piece.
-    pub fn push(&mut self, piece: &Piece) {
+    pub fn push_piece(&mut self, piece: &GzipPiece) {
         self.out.put_slice(&piece.deflated);
-        self.checksum = multiply(piece.shift, self.checksum) ^ piece.checksum;
+        self.checksum = multiply_polynomials(piece.shift, self.checksum) ^ piece.checksum;
         self.length = self.length.wrapping_add(piece.length);
     }
 
@@ -89,28 +89,28 @@ impl Stream {
 }
 
 /// A body that is one piece.
-pub fn whole(bytes: &[u8]) -> Bytes {
-    let piece = Piece::of(bytes);
-    let mut stream = Stream::with_capacity(piece.deflated.len());
-    stream.push(&piece);
+pub fn compress_body(bytes: &[u8]) -> Bytes {
+    let piece = GzipPiece::compress(bytes);
+    let mut stream = GzipStream::with_capacity(piece.deflated.len());
+    stream.push_piece(&piece);
     stream.finish()
 }
 
 /// x to the power of 8 times `length`.
-fn power(mut length: u32) -> u32 {
+fn shift_for_length(mut length: u32) -> u32 {
     let (mut result, mut square) = (ONE, BYTE);
     while length > 0 {
         if length & 1 == 1 {
-            result = multiply(square, result);
+            result = multiply_polynomials(square, result);
         }
-        square = multiply(square, square);
+        square = multiply_polynomials(square, square);
         length >>= 1;
     }
     result
 }
 
 /// The product of two polynomials modulo that of the checksum.
-fn multiply(a: u32, mut b: u32) -> u32 {
+fn multiply_polynomials(a: u32, mut b: u32) -> u32 {
     let (mut product, mut bit) = (0, ONE);
     while bit != 0 {
         // Without branches: the bits are as good as random.
@@ -137,17 +137,17 @@ mod tests {
     fn pieces_join_to_one_stream() {
         let pieces: Vec<Vec<u8>> =
             (0..200usize).map(|n| (0..n * 37).map(|at| (at * n % 251) as u8).collect()).collect();
-        let mut stream = Stream::with_capacity(16);
+        let mut stream = GzipStream::with_capacity(16);
         for piece in &pieces {
-            stream.push(&Piece::of(piece));
+            stream.push_piece(&GzipPiece::compress(piece));
         }
         assert_eq!(read(&stream.finish()), pieces.concat());
     }
 
     #[test]
-    fn what_does_not_compress_comes_through_too() {
+    fn incompressible_bytes_round_trip() {
         let noise: Vec<u8> = (0..300_000).map(|_| fastrand::u8(..)).collect();
-        assert_eq!(read(&whole(&noise)), noise);
-        assert_eq!(read(&whole(b"")), b"");
+        assert_eq!(read(&compress_body(&noise)), noise);
+        assert_eq!(read(&compress_body(b"")), b"");
     }
 }

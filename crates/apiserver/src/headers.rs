@@ -20,7 +20,7 @@ pub fn audit_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 /// Adds what is missing.
-pub fn finish(response: &mut Response<Body>, audit_id: HeaderValue) {
+pub fn set_response_headers(response: &mut Response<Body>, audit_id: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, audit_id);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));

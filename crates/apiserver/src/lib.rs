@@ -1,6 +1,6 @@
 //! The API server: one pipeline from request to answer, for every resource and every verb.
 //!
-//! [`Server::serve`] answers HTTPS, [`Server::local`] the components of the same process; both go through
+//! [`Server::serve_connections`] answers HTTPS, [`Server::local_service`] the components of the same process; both go through
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
 //! encode. Everything particular to a resource is a strategy.
 
@@ -37,7 +37,7 @@ use std::{
 };
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
-pub use aggregator::{Aggregation, CertificateError, ClientCertificate};
+pub use aggregator::{AggregationOptions, CertificateError, ClientCertificate};
 pub use apiserver_core::{
     Body, BodyError, Caller, User,
     audit::annotate,
@@ -52,8 +52,8 @@ pub use audit::{
     WebhookSettings,
 };
 pub use authn::{
-    ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, KeyError,
-    Limits, Mapping, PublicKey, ReviewVersion, TableError, TokenWebhook, Tokens, UserTable, client_verifier,
+    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, CaBundleError, ConfigError, JwtIssuer, KeyError,
+    Limits, Mapping, PublicKey, ReviewVersion, UserTableError, TokenWebhook, Tokens, UserTable, client_verifier,
 };
 pub use authz::{self as authorize, Authorization, Mode};
 use bytes::Bytes;
@@ -70,8 +70,8 @@ pub use registry::{
     allocate::ip_network::{IpNetwork, ParseNetworkError},
     component_status::ComponentEndpoint,
 };
-pub use reload::{Reload, Watched};
-pub use settings::{BuildInfo, Serving, Settings, Shutdown};
+pub use reload::{ReloadOptions, WatchedFile};
+pub use settings::{BuildInfo, ServingOptions, ServerOptions, ShutdownOptions};
 use tokio::net::TcpListener;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -80,24 +80,24 @@ use tokio_util::{
 
 /// Where a request comes from.
 #[derive(Clone)]
-pub(crate) enum Origin {
+pub(crate) enum RequestOrigin {
     /// A component of this process, which needs no credentials.
     Component(User),
     /// A connection.
-    Peer(Arc<authn::Peer>),
+    Peer(Arc<authn::ConnectionPeer>),
 }
 
-impl Origin {
-    fn address(&self) -> Option<std::net::SocketAddr> {
+impl RequestOrigin {
+    fn peer_address(&self) -> Option<std::net::SocketAddr> {
         match self {
-            Origin::Component(_) => None,
-            Origin::Peer(peer) => peer.address,
+            RequestOrigin::Component(_) => None,
+            RequestOrigin::Peer(peer) => peer.address,
         }
     }
 }
 
 /// The resources whose objects are reviews.
-const REVIEWS: [(&str, &str); 6] = [
+const REVIEW_RESOURCES: [(&str, &str); 6] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
     ("authorization.k8s.io", "localsubjectaccessreviews"),
@@ -107,7 +107,7 @@ const REVIEWS: [(&str, &str); 6] = [
 ];
 
 /// What an API server is made of.
-pub struct Config {
+pub struct ServerConfig {
     /// Where objects are kept.
     pub store: Arc<dyn store::Store>,
     /// How kubelets are reached for logs and exec: the cluster's CA and the client certificate they accept.
@@ -119,33 +119,33 @@ pub struct Config {
 /// An API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
-struct Shared {
+struct ServerState {
     registry: Arc<registry::Registry>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<Tokens>>,
     authenticator: Arc<authn::ReloadableAuthenticator>,
-    impersonators: impersonate::LastModeCache,
+    impersonation_modes: impersonate::LastModeCache,
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
-    flow: Arc<flowcontrol::FlowController>,
+    flow_controller: Arc<flowcontrol::FlowController>,
     aggregator: Arc<aggregator::Aggregator>,
     /// What containers have used.
     usage: Arc<admission::usage::Usage>,
-    reloads: reload::Reloads,
-    settings: Settings,
+    reloads: reload::ReloadMetrics,
+    options: ServerOptions,
     /// What the server says of its API.
-    pages: api::discovery::DocumentCache,
+    built_in_documents: api::discovery::DocumentCache,
     /// The same with custom resources.
-    custom_pages: apiextensions::Pages,
-    metrics: metrics::Metrics,
+    crd_documents: apiextensions::Pages,
+    metrics: metrics::ServerMetrics,
     started: jiff::Timestamp,
     /// What works in the background ends with the server.
     _alive: DropGuard,
     /// Cancelled once the server is asked to end: it is not ready from then on.
-    ending: CancellationToken,
+    shutting_down: CancellationToken,
     /// Cancelled once no new connections are taken, or no new requests: watches end.
     stopping: CancellationToken,
     /// The requests of connections that are being answered.
@@ -154,16 +154,16 @@ struct Shared {
 
 impl Server {
     /// An API server that has created the objects every cluster has.
-    pub async fn new(config: Config) -> Result<Self, store::StoreError> {
-        Self::with(config, Settings::default()).await
+    pub async fn new(config: ServerConfig) -> Result<Self, store::StoreError> {
+        Self::with_options(config, ServerOptions::default()).await
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub fn with(config: Config, settings: Settings) -> LocalBoxFuture<'static, Result<Self, store::StoreError>> {
+    pub fn with_options(config: ServerConfig, settings: ServerOptions) -> LocalBoxFuture<'static, Result<Self, store::StoreError>> {
         Box::pin(Self::build(config, settings))
     }
 
-    async fn build(config: Config, mut settings: Settings) -> Result<Self, store::StoreError> {
+    async fn build(config: ServerConfig, mut settings: ServerOptions) -> Result<Self, store::StoreError> {
         // Where everybody may do everything, everybody is at least known.
         settings.authentication.anonymous &=
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
@@ -191,8 +191,8 @@ impl Server {
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::StoreError::Unusable)?;
         registry.set_admission(admission);
-        let created = bootstrap::create(&registry, &settings).await;
-        created.map_err(unusable)?;
+        let created = bootstrap::create_objects(&registry, &settings).await;
+        created.map_err(bootstrap_error)?;
         // Indexes that are made from here on contain the objects that were just written.
         registry.cache().wait_until_synced().await?;
         let alive = CancellationToken::new();
@@ -210,24 +210,24 @@ impl Server {
         let stopping = CancellationToken::new();
         let aggregator =
             aggregator::Aggregator::new(&settings.aggregation, storage, registry.cache(), stopping.clone())?;
-        let shared = Shared {
+        let shared = ServerState {
             registry,
             kubelet_tls: config.kubelet_tls,
             tokens,
             authenticator,
-            impersonators: impersonate::LastModeCache::default(),
+            impersonation_modes: impersonate::LastModeCache::default(),
             auditor: audit::Auditor::new(&settings.audit),
-            flow: Arc::new(flow),
+            flow_controller: Arc::new(flow),
             aggregator: Arc::new(aggregator),
             usage,
-            reloads: reload::Reloads::default(),
-            settings,
-            pages,
-            custom_pages: apiextensions::Pages::default(),
-            metrics: metrics::Metrics::default(),
+            reloads: reload::ReloadMetrics::default(),
+            options: settings,
+            built_in_documents: pages,
+            crd_documents: apiextensions::Pages::default(),
+            metrics: metrics::ServerMetrics::default(),
             started: apiserver_core::clock::now(),
             _alive: alive.drop_guard(),
-            ending: CancellationToken::new(),
+            shutting_down: CancellationToken::new(),
             stopping,
             requests: TaskTracker::new(),
         };
@@ -245,14 +245,14 @@ impl Server {
     }
 
     /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
-    fn page(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
-        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().crds().rows(), name);
-        self.aggregator().page(name, own)
+    fn api_document(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
+        let own = |name: &_| self.shared.crd_documents.get(&self.shared.built_in_documents, &self.registry().crds().rows(), name);
+        self.aggregator().merged_document(name, own)
     }
 
     /// The rows that there are.
-    fn table(&self) -> request::ResourceResolver<'_> {
-        request::ResourceResolver { served: &self.shared.settings.served, custom: Some(&**self.registry().crds()) }
+    fn resource_resolver(&self) -> request::ResourceResolver<'_> {
+        request::ResourceResolver { served: &self.shared.options.served, custom: Some(&**self.registry().crds()) }
     }
 
     fn aggregator(&self) -> &Arc<aggregator::Aggregator> {
@@ -264,8 +264,8 @@ impl Server {
     }
 
     /// A service that answers as if `user` had authenticated: how components of this process speak to the server.
-    pub fn local(&self, user: User) -> Local {
-        Local { server: self.clone(), user }
+    pub fn local_service(&self, user: User) -> LocalService {
+        LocalService { server: self.clone(), user }
     }
 
     /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. How `tls` should
@@ -276,7 +276,7 @@ impl Server {
         tls: Arc<rustls::ServerConfig>,
         shutdown: CancellationToken,
     ) -> BoxFuture<'static, ()> {
-        Box::pin(listen::serve(self, listener, tls, shutdown))
+        Box::pin(listen::serve_connections(self, listener, tls, shutdown))
     }
 }
 
@@ -284,11 +284,11 @@ impl Server {
 fn virtual_resources(
     authenticator: &Arc<authn::ReloadableAuthenticator>,
     tokens: Option<&Arc<Tokens>>,
-    settings: &Settings,
+    settings: &ServerOptions,
 ) -> VirtualResources {
     let mut resources = VirtualResources::default();
     let reviews: Arc<dyn VirtualResource> = Arc::new(ReviewHandler { authenticator: authenticator.clone() });
-    for (group, resource) in REVIEWS {
+    for (group, resource) in REVIEW_RESOURCES {
         resources.register_handler(group, resource, "", reviews.clone());
     }
     resources.register_handler("", "serviceaccounts", "token", Arc::new(TokenRequestHandler { tokens: tokens.cloned() }));
@@ -298,18 +298,18 @@ fn virtual_resources(
 }
 
 /// The first objects could not be read or written.
-fn unusable(status: api::status::Status) -> store::StoreError {
+fn bootstrap_error(status: api::status::Status) -> store::StoreError {
     store::StoreError::Unusable(format!("the cluster's first objects: {}", status.message))
 }
 
 /// The server as a tower service of one user.
 #[derive(Clone)]
-pub struct Local {
+pub struct LocalService {
     server: Server,
     user: User,
 }
 
-impl<B> tower::Service<http::Request<B>> for Local
+impl<B> tower::Service<http::Request<B>> for LocalService
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -335,5 +335,5 @@ fn handle_local(
     user: User,
     request: http::Request<Body>,
 ) -> BoxFuture<'static, Result<http::Response<Body>, Infallible>> {
-    Box::pin(pipeline::handle(server, Origin::Component(user), request).map(Ok))
+    Box::pin(pipeline::handle_request(server, RequestOrigin::Component(user), request).map(Ok))
 }

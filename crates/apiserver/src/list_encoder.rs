@@ -10,22 +10,22 @@ use registry::ListPage;
 use store::CachedItem;
 
 use crate::{
-    gzip::{self, Piece, Stream},
+    gzip::{self, GzipPiece, GzipStream},
 };
 
 /// The forms of one document in lists of its own version.
 #[derive(Default)]
-struct Forms {
+struct EncodedItem {
     /// As an item of a list, with the comma before it, compressed.
-    json: OnceLock<Piece>,
+    json: OnceLock<GzipPiece>,
     /// As an item of a list.
     protobuf: OnceLock<Bytes>,
     /// The same, compressed.
-    protobuf_compressed: OnceLock<Piece>,
+    protobuf_compressed: OnceLock<GzipPiece>,
 }
 
 /// A body, and whether it is compressed.
-pub struct Joined {
+pub struct EncodedList {
     /// The bytes to send.
     pub body: Bytes,
     /// Whether they are gzip.
@@ -33,22 +33,22 @@ pub struct Joined {
 }
 
 /// A list in JSON.
-pub fn json(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<Joined, Status> {
+pub fn encode_json_list(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<EncodedList, Status> {
     let (kind, version) = (target.resource.kind, target.resource.api_version());
     let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
     let size: usize = head.len() + list.items.iter().map(|item| item.record.value.len() + 32).sum::<usize>();
-    let items = Items { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
-    if compress && size >= gzip::WORTHWHILE {
-        let mut stream = Stream::with_capacity(size / 4);
-        stream.push(&Piece::of(head.as_bytes()));
+    let items = ItemEncoder { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
+    if compress && size >= gzip::MIN_COMPRESSED_SIZE {
+        let mut stream = GzipStream::with_capacity(size / 4);
+        stream.push_piece(&GzipPiece::compress(head.as_bytes()));
         if let Some((first, rest)) = list.items.split_first() {
-            stream.push(&Piece::of(&items.json(first)?[1..]));
+            stream.push_piece(&GzipPiece::compress(&items.encode_json(first)?[1..]));
             for item in rest {
-                items.with_json_piece(item, |piece| stream.push(piece))?;
+                items.with_json_piece(item, |piece| stream.push_piece(piece))?;
             }
         }
-        stream.push(&Piece::of(b"]}\n"));
-        return Ok(Joined { body: stream.finish(), compressed: true });
+        stream.push_piece(&GzipPiece::compress(b"]}\n"));
+        return Ok(EncodedList { body: stream.finish(), compressed: true });
     }
     let mut out = BytesMut::with_capacity(size + 16);
     out.put_slice(head.as_bytes());
@@ -56,45 +56,45 @@ pub fn json(target: &ResourceRequest, metadata: &Value, list: &ListPage, compres
         items.append_json(&mut out, item, at > 0)?;
     }
     out.put_slice(b"]}\n");
-    Ok(Joined { body: out.freeze(), compressed: false })
+    Ok(EncodedList { body: out.freeze(), compressed: false })
 }
 
 /// A list in protobuf.
-pub fn protobuf(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<Joined, Status> {
-    let items = Items { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
-    let written: Vec<Bytes> = list.items.iter().map(|item| items.protobuf(item)).collect::<Result<_, _>>()?;
+pub fn encode_protobuf_list(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<EncodedList, Status> {
+    let items = ItemEncoder { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
+    let written: Vec<Bytes> = list.items.iter().map(|item| items.encode_protobuf(item)).collect::<Result<_, _>>()?;
     let length = written.iter().map(Bytes::len).sum();
     let (head, tail) = protobuf::list_envelope(&target.resource, metadata, length);
     let size = head.len() + length + tail.len();
-    if compress && size >= gzip::WORTHWHILE {
-        let mut stream = Stream::with_capacity(size / 4);
-        stream.push(&Piece::of(&head));
+    if compress && size >= gzip::MIN_COMPRESSED_SIZE {
+        let mut stream = GzipStream::with_capacity(size / 4);
+        stream.push_piece(&GzipPiece::compress(&head));
         for (item, written) in list.items.iter().zip(&written) {
-            items.with_protobuf_piece(item, written, |piece| stream.push(piece));
+            items.with_protobuf_piece(item, written, |piece| stream.push_piece(piece));
         }
-        stream.push(&Piece::of(&tail));
-        return Ok(Joined { body: stream.finish(), compressed: true });
+        stream.push_piece(&GzipPiece::compress(&tail));
+        return Ok(EncodedList { body: stream.finish(), compressed: true });
     }
     let mut out = BytesMut::with_capacity(size);
     out.put_slice(&head);
     written.iter().for_each(|item| out.put_slice(item));
     out.put_slice(&tail);
-    Ok(Joined { body: out.freeze(), compressed: false })
+    Ok(EncodedList { body: out.freeze(), compressed: false })
 }
 
 /// Writes the items of one resource.
-struct Items<'a> {
+struct ItemEncoder<'a> {
     target: &'a ResourceRequest,
     tail: TypeMetaPrefix,
 }
 
-impl Items<'_> {
+impl ItemEncoder<'_> {
     /// The kept forms, if the document is in the version that is asked for.
-    fn forms(&self, item: &CachedItem) -> Option<Arc<Forms>> {
+    fn cached_encodings(&self, item: &CachedItem) -> Option<Arc<EncodedItem>> {
         self.tail.matches_document(&item.record.value).then(|| item.forms()).flatten()
     }
 
-    fn object(&self, item: &CachedItem) -> Result<Value, Status> {
+    fn decode_item(&self, item: &CachedItem) -> Result<Value, Status> {
         let object = document::decode_record(&item.record).map_err(Status::internal_error)?;
         Ok(convert::convert_to(&self.target.resource, object))
     }
@@ -110,35 +110,35 @@ impl Items<'_> {
         if self.tail.matches_document(&item.record.value) {
             self.tail.append_item(out, &item.record.value, item.record.revision);
         } else {
-            out.put_slice(&json_encoder::encode_typed(&self.item_type(), &untyped(self.object(item)?)));
+            out.put_slice(&json_encoder::encode_typed(&self.item_type(), &without_type_meta(self.decode_item(item)?)));
         }
         Ok(())
     }
 
     /// An item with the comma before it.
-    fn json(&self, item: &CachedItem) -> Result<BytesMut, Status> {
+    fn encode_json(&self, item: &CachedItem) -> Result<BytesMut, Status> {
         let mut out = BytesMut::with_capacity(item.record.value.len() + 48);
         self.append_json(&mut out, item, true)?;
         Ok(out)
     }
 
-    fn with_json_piece(&self, item: &Arc<CachedItem>, then: impl FnOnce(&Piece)) -> Result<(), Status> {
-        match self.forms(item) {
+    fn with_json_piece(&self, item: &Arc<CachedItem>, then: impl FnOnce(&GzipPiece)) -> Result<(), Status> {
+        match self.cached_encodings(item) {
             Some(forms) => match forms.json.get() {
                 Some(piece) => then(piece),
                 None => {
-                    let piece = Piece::of(&self.json(item)?);
+                    let piece = GzipPiece::compress(&self.encode_json(item)?);
                     then(forms.json.get_or_init(|| piece));
                 }
             },
-            None => then(&Piece::of(&self.json(item)?)),
+            None => then(&GzipPiece::compress(&self.encode_json(item)?)),
         }
         Ok(())
     }
 
-    fn protobuf(&self, item: &CachedItem) -> Result<Bytes, Status> {
-        let write = || Ok(Bytes::from(protobuf::encode_list_item(&self.target.resource, &self.object(item)?)));
-        let Some(forms) = self.forms(item) else { return write() };
+    fn encode_protobuf(&self, item: &CachedItem) -> Result<Bytes, Status> {
+        let write = || Ok(Bytes::from(protobuf::encode_list_item(&self.target.resource, &self.decode_item(item)?)));
+        let Some(forms) = self.cached_encodings(item) else { return write() };
         match forms.protobuf.get() {
             Some(written) => Ok(written.clone()),
             None => {
@@ -148,16 +148,16 @@ impl Items<'_> {
         }
     }
 
-    fn with_protobuf_piece(&self, item: &CachedItem, written: &Bytes, then: impl FnOnce(&Piece)) {
-        match self.forms(item) {
-            Some(forms) => then(forms.protobuf_compressed.get_or_init(|| Piece::of(written))),
-            None => then(&Piece::of(written)),
+    fn with_protobuf_piece(&self, item: &CachedItem, written: &Bytes, then: impl FnOnce(&GzipPiece)) {
+        match self.cached_encodings(item) {
+            Some(forms) => then(forms.protobuf_compressed.get_or_init(|| GzipPiece::compress(written))),
+            None => then(&GzipPiece::compress(written)),
         }
     }
 }
 
 /// An item of a list: the list says version and kind.
-pub fn untyped(mut item: Value) -> Value {
+pub fn without_type_meta(mut item: Value) -> Value {
     api::meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
     item
 }

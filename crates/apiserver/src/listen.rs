@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use apiserver_core::BodyError;
-use authn::Peer;
+use authn::ConnectionPeer;
 use futures::{FutureExt, future::ready};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
@@ -18,37 +18,37 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Origin, Server, activity::ConnectionActivity, bootstrap, paths, pipeline::{self, AnonymousResponse}, reload,
+    RequestOrigin, Server, activity::ConnectionActivity, bootstrap, paths, pipeline::{self, AnonymousResponse}, reload,
     usage_sampler,
 };
 
 /// How long a client may take for the TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take for its first request, and for the headers of each, as upstream has it.
-const HEADERS: Duration = Duration::from_secs(32);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// Large enough that a busy informer is not throttled.
-const WINDOW: u32 = 4 << 20;
+const STREAM_WINDOW: u32 = 4 << 20;
 /// The largest frame that is taken: most objects fit into one.
-const FRAME: u32 = 256 << 10;
+const MAX_FRAME: u32 = 256 << 10;
 /// How large the headers of a request may be together.
-const HEADER_BYTES: u32 = 1 << 20;
+const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// How often a silent HTTP/2 client is asked whether it is still there.
-const ALIVE: Duration = Duration::from_secs(180);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(180);
 /// Connections beyond this many wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 16_384;
 /// How long the server may take to say good-bye to others.
-const KEPT_UP: Duration = Duration::from_secs(2);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs until `shutdown`; then is not ready, goes on for the delay that the settings say, ends watches and drains.
-pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
-    let ends = server.shared.settings.shutdown.clone();
+pub async fn serve_connections(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+    let ends = server.shared.options.shutdown.clone();
     let stop = CancellationToken::new();
-    let accepting = tokio::spawn(accept(server.clone(), listener, tls, stop.clone()));
+    let accepting = tokio::spawn(accept_connections(server.clone(), listener, tls, stop.clone()));
     let kept_up = tokio::spawn(run_background_tasks(server.clone()));
     shutdown.cancelled().await;
-    server.shared.ending.cancel();
+    server.shared.shutting_down.cancel();
     // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
-    let _ = tokio::time::timeout(KEPT_UP, kept_up).await;
+    let _ = tokio::time::timeout(FINAL_WRITE_TIMEOUT, kept_up).await;
     tokio::time::sleep(ends.delay).await;
     server.shared.stopping.cancel();
     if ends.retry_after {
@@ -65,34 +65,34 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     }
     if let Some(auditor) = &server.shared.auditor {
         // A webhook that does not answer keeps nobody from ending.
-        let _ = tokio::time::timeout(KEPT_UP, auditor.flush()).await;
+        let _ = tokio::time::timeout(FINAL_WRITE_TIMEOUT, auditor.flush()).await;
     }
 }
 
 /// What the server does besides answering, until it is asked to end.
 async fn run_background_tasks(server: Server) {
-    let ending = server.shared.ending.clone();
-    let kept = bootstrap::run(server.clone(), ending.clone());
+    let ending = server.shared.shutting_down.clone();
+    let kept = bootstrap::run_bootstrap(server.clone(), ending.clone());
     let sampled = async {
-        if server.shared.settings.admission.wants_usage() {
-            usage_sampler::run(&server, &ending).await;
+        if server.shared.options.admission.wants_usage() {
+            usage_sampler::run_usage_sampler(&server, &ending).await;
         }
     };
-    let reloaded = reload::run(&server, &ending);
+    let reloaded = reload::run_reload(&server, &ending);
     let allocated = allocate::run_repair(server.registry().clone(), ending.clone());
-    let aggregated = aggregator::run(server.aggregator().clone(), ending.clone());
+    let aggregated = aggregator::run_availability(server.aggregator().clone(), ending.clone());
     tokio::join!(
         kept,
         allocated,
         aggregated,
-        flowcontrol::run(server.shared.flow.clone(), ending.clone()),
+        flowcontrol::run(server.shared.flow_controller.clone(), ending.clone()),
         sampled,
         reloaded
     );
 }
 
 /// Takes connections until `shutdown`; returns those that are still open.
-async fn accept(
+async fn accept_connections(
     server: Server,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -114,42 +114,42 @@ async fn accept(
         };
         let (server, acceptor, shutdown) = (server.clone(), acceptor.clone(), shutdown.clone());
         connections.spawn(async move {
-            connection(server, stream, acceptor, shutdown).await;
+            serve_connection(server, stream, acceptor, shutdown).await;
             drop(place);
         });
     }
     connections
 }
 
-async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, shutdown: CancellationToken) {
+async fn serve_connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, shutdown: CancellationToken) {
     // Latency before throughput: answers are written whole.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let peer = stream.peer_addr().ok();
-    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            server.shared.metrics.handshake_failed();
+            server.shared.metrics.count_handshake_error();
             return tracing::debug!(%error, "TLS handshake failed");
         }
         Err(_) => {
-            server.shared.metrics.handshake_failed();
+            server.shared.metrics.count_handshake_error();
             return tracing::debug!("TLS handshake timed out");
         }
     };
-    let peer = Arc::new(Peer::new(peer, stream.get_ref().1.peer_certificates()));
+    let peer = Arc::new(ConnectionPeer::new(peer, stream.get_ref().1.peer_certificates()));
     let activity = Arc::new(ConnectionActivity::default());
-    let load = server.shared.settings.load.clone();
-    let builder = builder(&server);
+    let load = server.shared.options.load.clone();
+    let builder = connection_builder(&server);
     let service = {
         let activity = activity.clone();
         service_fn(move |request: http::Request<Incoming>| {
-            let (server, peer, busy) = (server.clone(), peer.clone(), activity.begin());
+            let (server, peer, busy) = (server.clone(), peer.clone(), activity.begin_request());
             let activity = activity.clone();
-            if is_too_late(&server, &request) {
+            if is_rejected_at_shutdown(&server, &request) {
                 activity.leave();
-                return ready(Ok(busy.until_sent(try_again()))).left_future();
+                return ready(Ok(busy.hold_until_sent(shutting_down_response()))).left_future();
             }
             let counted = server.shared.requests.token();
             if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
@@ -161,13 +161,13 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
                 request.extensions_mut().insert(address);
             }
             let is_http2 = request.version() == http::Version::HTTP_2;
-            let answer = pipeline::handle(server, Origin::Peer(peer), request).map(move |response| {
+            let answer = pipeline::handle_request(server, RequestOrigin::Peer(peer), request).map(move |response| {
                 drop(counted);
                 // HTTP/2 costs the server more than its client: who is not known gets one request per connection.
                 if is_http2 && response.extensions().get::<AnonymousResponse>().is_some() {
                     activity.leave();
                 }
-                Ok::<_, Infallible>(busy.until_sent(response))
+                Ok::<_, Infallible>(busy.hold_until_sent(response))
             });
             answer.right_future()
         })
@@ -180,7 +180,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = activity.over() => {
+        () = activity.wait_for_close() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -191,14 +191,14 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
 }
 
 /// Whether a request comes while the server ends and says so. Health and numbers are told until the end.
-fn is_too_late(server: &Server, request: &http::Request<Incoming>) -> bool {
+fn is_rejected_at_shutdown(server: &Server, request: &http::Request<Incoming>) -> bool {
     let exempt =
         ["/healthz", "/livez", "/metrics", "/readyz"].iter().any(|root| request.uri().path().starts_with(root));
-    server.shared.settings.shutdown.retry_after && server.shared.stopping.is_cancelled() && !exempt
+    server.shared.options.shutdown.retry_after && server.shared.stopping.is_cancelled() && !exempt
 }
 
 /// 429, in upstream's words.
-fn try_again() -> Response<apiserver_core::Body> {
+fn shutting_down_response() -> Response<apiserver_core::Body> {
     let mut response = paths::text("The apiserver is shutting down, please try again later.\n");
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
@@ -206,17 +206,17 @@ fn try_again() -> Response<apiserver_core::Body> {
 }
 
 /// How HTTP is spoken.
-fn builder(server: &Server) -> auto::Builder<TokioExecutor> {
+fn connection_builder(server: &Server) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(4 * WINDOW)
-        .max_frame_size(FRAME)
-        .max_header_list_size(HEADER_BYTES)
-        .keep_alive_interval(ALIVE)
-        .max_concurrent_streams(server.shared.settings.serving.streams);
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(4 * STREAM_WINDOW)
+        .max_frame_size(MAX_FRAME)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .max_concurrent_streams(server.shared.options.serving.streams);
     builder
 }

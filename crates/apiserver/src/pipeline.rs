@@ -6,7 +6,7 @@
 
 use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
-use aggregator::Api;
+use aggregator::ApiService;
 use api::status::Status;
 use apiserver_core::{
     Body, Caller, User,
@@ -25,19 +25,19 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use registry::RequestOutcome;
 use tracing::Instrument;
 
-use crate::{Origin, Server, connect, deadline, encode, headers, impersonate, metrics::InFlight, paths, watch};
+use crate::{RequestOrigin, Server, connect, deadline, encode, headers, impersonate, metrics::InFlightRequest, paths, watch};
 
 /// Response extension: the request was anonymous or unauthenticated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnonymousResponse;
 
 /// Handles one request. A panic in a later stage is logged and answered with 500; it ends no other request.
-pub(crate) fn handle(server: Server, origin: Origin, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+pub(crate) fn handle_request(server: Server, origin: RequestOrigin, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
     let span = tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), audit_id = tracing::field::Empty);
     Box::pin(handle_in_span(server, origin, request).instrument(span))
 }
 
-async fn handle_in_span(server: Server, origin: Origin, mut request: Request<Body>) -> Response<Body> {
+async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Request<Body>) -> Response<Body> {
     let started = std::time::Instant::now();
     let error_options = MediaTypeOptions::for_error(request.headers());
     let audit_id = headers::audit_id(request.headers());
@@ -46,13 +46,13 @@ async fn handle_in_span(server: Server, origin: Origin, mut request: Request<Bod
         span.record("audit_id", audit_id.to_str().unwrap_or_default());
     }
     let routed = RoutedRequest::parse(&server, &request);
-    if matches!(routed.route, Route::Aggregated { .. }) {
+    if matches!(routed.route, RequestRoute::Aggregated { .. }) {
         // The aggregated server audits the request under the same ID.
         request.headers_mut().insert(headers::AUDIT_ID, audit_id.clone());
     }
-    let peer = origin.address();
+    let peer = origin.peer_address();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let (caller, notes) = authenticate(&server, origin, &mut request).await;
+    let (caller, notes) = authenticate_request(&server, origin, &mut request).await;
     let anonymous = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS_USER);
     let work = async {
         match &server.shared.auditor {
@@ -75,8 +75,8 @@ async fn handle_in_span(server: Server, origin: Origin, mut request: Request<Bod
     if anonymous {
         response.extensions_mut().insert(AnonymousResponse);
     }
-    response = encode::warned(response, &notes.warnings);
-    headers::finish(&mut response, audit_id);
+    response = encode::add_warnings(response, &notes.warnings);
+    headers::set_response_headers(&mut response, audit_id);
     tracing::debug!(status = response.status().as_u16(), duration = ?started.elapsed(), "request handled");
     response
 }
@@ -94,15 +94,15 @@ struct RoutedRequest {
     method: Method,
     path: String,
     query: Query,
-    route: Route,
+    route: RequestRoute,
 }
 
 /// The handler of a request.
-enum Route {
+enum RequestRoute {
     /// A resource of this server, built-in or custom.
     Resource(Box<ResourceRequest>),
     /// An aggregated API server; with the request info of a resource path.
-    Aggregated { api: Arc<Api>, info: Option<RequestInfo> },
+    Aggregated { api: Arc<ApiService>, info: Option<RequestInfo> },
     /// Any other path. `status` is the response to a path below a group-version that names no resource.
     Path { info: Option<RequestInfo>, status: Option<Status> },
 }
@@ -113,26 +113,26 @@ impl RoutedRequest {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         if let Some(api) = server.aggregator().remote_for_path(&path) {
             let info = request::parse_request_info(&method, &path, &query);
-            return Self { method, path, query, route: Route::Aggregated { api, info } };
+            return Self { method, path, query, route: RequestRoute::Aggregated { api, info } };
         }
-        let route = match request::parse_resource_request(&method, &path, query.clone(), server.table()) {
-            Some(Ok(target)) => Route::Resource(Box::new(target)),
+        let route = match request::parse_resource_request(&method, &path, query.clone(), server.resource_resolver()) {
+            Some(Ok(target)) => RequestRoute::Resource(Box::new(target)),
             other => {
                 let info = request::parse_request_info(&method, &path, &query);
-                Route::Path { info, status: other.and_then(Result::err) }
+                RequestRoute::Path { info, status: other.and_then(Result::err) }
             }
         };
         Self { method, path, query, route }
     }
 
     /// Builds authorizer attributes.
-    fn attributes(&self) -> RequestAttributes<'_> {
+    fn authorizer_attributes(&self) -> RequestAttributes<'_> {
         match &self.route {
-            Route::Resource(target) => RequestAttributes::from_resource_request(target),
-            Route::Aggregated { info: Some(info), .. } | Route::Path { info: Some(info), .. } => {
+            RequestRoute::Resource(target) => RequestAttributes::from_resource_request(target),
+            RequestRoute::Aggregated { info: Some(info), .. } | RequestRoute::Path { info: Some(info), .. } => {
                 RequestAttributes::from_request_info(info, &self.query)
             }
-            Route::Aggregated { info: None, .. } | Route::Path { info: None, .. } => {
+            RequestRoute::Aggregated { info: None, .. } | RequestRoute::Path { info: None, .. } => {
                 RequestAttributes::from_path(&self.method, &self.path)
             }
         }
@@ -141,19 +141,19 @@ impl RoutedRequest {
     /// The request as flow control classifies it.
     fn flow_digest(&self) -> RequestDigest<'_> {
         match &self.route {
-            Route::Resource(target) => RequestDigest::Resource(target),
-            Route::Aggregated { info: Some(info), .. } => RequestDigest::Aggregated(info),
-            Route::Aggregated { info: None, .. } | Route::Path { .. } => {
+            RequestRoute::Resource(target) => RequestDigest::Resource(target),
+            RequestRoute::Aggregated { info: Some(info), .. } => RequestDigest::Aggregated(info),
+            RequestRoute::Aggregated { info: None, .. } | RequestRoute::Path { .. } => {
                 RequestDigest::NonResource(non_resource_verb(&self.method), &self.path)
             }
         }
     }
 
     /// Verb and subresource, as far as the path names a resource.
-    fn verb(&self) -> (&str, &str) {
+    fn verb_and_subresource(&self) -> (&str, &str) {
         match &self.route {
-            Route::Resource(target) => (target.verb, &target.subresource),
-            Route::Aggregated { info: Some(info), .. } | Route::Path { info: Some(info), .. } => {
+            RequestRoute::Resource(target) => (target.verb, &target.subresource),
+            RequestRoute::Aggregated { info: Some(info), .. } | RequestRoute::Path { info: Some(info), .. } => {
                 (info.verb, &info.subresource)
             }
             _ => ("get", ""),
@@ -162,34 +162,34 @@ impl RoutedRequest {
 
     /// Whether the response is a stream: a watch, or a streaming subresource.
     fn is_long_running(&self) -> bool {
-        let (verb, subresource) = self.verb();
+        let (verb, subresource) = self.verb_and_subresource();
         verb == "watch" || is_streaming(subresource)
     }
 
-    fn start_counting(&self, server: &Server) -> InFlight {
+    fn start_counting(&self, server: &Server) -> InFlightRequest {
         match &self.route {
-            Route::Resource(target) => InFlight::of(server, target),
-            Route::Aggregated { .. } => InFlight::elsewhere(server, &self.method, &self.path, self.verb().0),
-            Route::Path { .. } => InFlight::of_path(server, &self.method, &self.path),
+            RequestRoute::Resource(target) => InFlightRequest::for_resource(server, target),
+            RequestRoute::Aggregated { .. } => InFlightRequest::for_aggregated(server, &self.method, &self.path, self.verb_and_subresource().0),
+            RequestRoute::Path { .. } => InFlightRequest::for_path(server, &self.method, &self.path),
         }
     }
 }
 
 /// Authenticates the request and strips its credentials. Failures are logged, not returned.
-async fn authenticate(
+async fn authenticate_request(
     server: &Server,
-    origin: Origin,
+    origin: RequestOrigin,
     request: &mut Request<Body>,
 ) -> (Option<Caller>, AuthenticationNotes) {
     let peer = match origin {
-        Origin::Component(user) => return (Some(Caller::Component(user)), AuthenticationNotes::default()),
-        Origin::Peer(peer) => peer,
+        RequestOrigin::Component(user) => return (Some(Caller::Component(user)), AuthenticationNotes::default()),
+        RequestOrigin::Peer(peer) => peer,
     };
     let authenticator = server.authenticator();
     let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
     let (audiences, notes) = (authenticator.audiences(), AuthenticationNotes::default());
     let mut shown = AuthenticationRequest { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
-    let found = authenticator.authenticate(&mut shown).await;
+    let found = authenticator.authenticate_request(&mut shown).await;
     let notes = shown.notes;
     *request.headers_mut() = headers;
     let found = found.inspect_err(|error| tracing::info!(path, %error, "unable to authenticate the request"));
@@ -207,14 +207,14 @@ struct AuditedCall<'a> {
 
 impl AuditedCall<'_> {
     /// Begins the audit context of the request; `None` if the policy omits it.
-    fn begin(
+    fn begin_audit(
         &self,
         auditor: &Arc<Auditor>,
         routed: &RoutedRequest,
         request: &Request<Body>,
     ) -> Option<Arc<AuditContext>> {
         let unauthenticated = User::default();
-        let attributes = routed.attributes();
+        let attributes = routed.authorizer_attributes();
         let attributes = attributes.attributes_for(self.caller.as_ref().map_or(&unauthenticated, Caller::user));
         let agent = user_agent(request);
         let about = audit::Request {
@@ -236,7 +236,7 @@ async fn audit_request(
     routed: RoutedRequest,
     request: Request<Body>,
 ) -> Response<Body> {
-    let begun = call.begin(auditor, &routed, &request);
+    let begun = call.begin_audit(auditor, &routed, &request);
     let AuditedCall { caller, error_options, notes, .. } = call;
     let Some(trail) = begun else {
         return handle_authenticated(server, caller, error_options, routed, request).await;
@@ -244,10 +244,10 @@ async fn audit_request(
     notes.annotations.iter().for_each(|(key, value)| trail.annotate(key, value.clone()));
     if caller.is_none() {
         // A request that fails authentication has only the stage of its response.
-        return audit::refuse(&trail, encode::error(error_options, &Status::unauthorized())).await;
+        return audit::refuse(&trail, encode::error_response(error_options, &Status::unauthorized())).await;
     }
     if let Err(status) = trail.reach(audit::Stage::RequestReceived).await {
-        return encode::error(error_options, &status);
+        return encode::error_response(error_options, &status);
     }
     let stream = routed.is_long_running();
     let work =
@@ -273,7 +273,7 @@ async fn handle_authenticated(
         Some(caller) => serve_request(server, caller, error_options, routed, request).await,
         None => Err(Status::unauthorized()),
     };
-    result.unwrap_or_else(|status| encode::error(error_options, &status))
+    result.unwrap_or_else(|status| encode::error_response(error_options, &status))
 }
 
 /// The prologue of every request: impersonation, counting, flow control, deadline, authorization; then dispatches it.
@@ -284,38 +284,38 @@ async fn serve_request(
     mut routed: RoutedRequest,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let impersonated = impersonate(server, &caller, request.headers_mut(), &routed.attributes()).await?;
+    let impersonated = impersonate_user(server, &caller, request.headers_mut(), &routed.authorizer_attributes()).await?;
     let caller = impersonated.unwrap_or(caller);
-    if let Route::Resource(target) = &mut routed.route {
+    if let RequestRoute::Resource(target) = &mut routed.route {
         target.user = caller.user().clone();
     }
     let counted = routed.start_counting(server);
-    let permit = match server.shared.flow.admit(&caller, &routed.flow_digest()).await {
+    let permit = match server.shared.flow_controller.admit(&caller, &routed.flow_digest()).await {
         Ok(permit) => permit,
-        Err(rejected) => return Ok(counted.answered(too_many_requests(&rejected))),
+        Err(rejected) => return Ok(counted.record_response(too_many_requests(&rejected))),
     };
-    let (verb, subresource) = routed.verb();
-    let result = match deadline::of(server, verb, subresource, &routed.query) {
-        Ok(deadline) => deadline.within(authorize_and_dispatch(server, &caller, error_options, routed, request)).await,
+    let (verb, subresource) = routed.verb_and_subresource();
+    let result = match deadline::request_deadline(server, verb, subresource, &routed.query) {
+        Ok(deadline) => deadline.run_within(authorize_and_dispatch(server, &caller, error_options, routed, request)).await,
         Err(status) => Err(status),
     };
     if result.as_ref().is_err_and(|status| status.code == 504) {
-        server.shared.metrics.terminated(counted.key(), 504);
+        server.shared.metrics.count_terminated(counted.key(), 504);
     }
-    let mut response = result.unwrap_or_else(|status| encode::error(error_options, &status));
+    let mut response = result.unwrap_or_else(|status| encode::error_response(error_options, &status));
     permit.add_headers(&mut response);
-    Ok(counted.answered(response))
+    Ok(counted.record_response(response))
 }
 
 /// Resolves the `Impersonate-*` headers; `None` if there are none.
-async fn impersonate(
+async fn impersonate_user(
     server: &Server,
     caller: &Caller,
     headers: &mut HeaderMap,
     attributes: &RequestAttributes<'_>,
 ) -> Result<Option<Caller>, Status> {
     let attributes = attributes.attributes_for(caller.user());
-    let modes = &server.shared.impersonators;
+    let modes = &server.shared.impersonation_modes;
     let found = impersonate::resolve_impersonation(server.authorizers(), modes, headers, &attributes).await?;
     Ok(found.map(|other| {
         tracing::debug!(requestor = caller.user().name, impersonated = other.user.name, "impersonating");
@@ -342,16 +342,16 @@ async fn authorize_and_dispatch(
     routed: RoutedRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    server.authorizers().authorize_request(caller.user(), &routed.attributes()).await?;
-    let watch = routed.verb().0 == "watch";
+    server.authorizers().authorize_request(caller.user(), &routed.authorizer_attributes()).await?;
+    let watch = routed.verb_and_subresource().0 == "watch";
     // A future is copied whenever it becomes a part of another: from here on it is a pointer.
     match routed.route {
-        Route::Resource(target) => serve_resource(server, caller, error_options, target, request).await,
-        Route::Aggregated { api, .. } => {
+        RequestRoute::Resource(target) => serve_resource(server, caller, error_options, target, request).await,
+        RequestRoute::Aggregated { api, .. } => {
             Ok(Box::pin(server.aggregator().proxy_request(&api, caller.user(), watch, request)).await)
         }
-        Route::Path { status: Some(status), .. } => Err(status),
-        Route::Path { status: None, .. } => Box::pin(paths::answer(server, &request.into_parts().0)).await,
+        RequestRoute::Path { status: Some(status), .. } => Err(status),
+        RequestRoute::Path { status: None, .. } => Box::pin(paths::handle_path(server, &request.into_parts().0)).await,
     }
 }
 
@@ -387,12 +387,12 @@ async fn serve_resource(
     let handled = Box::pin(handle_resource(server, caller, target, request)).await;
     let warnings = notes.take_warnings();
     let response = match handled {
-        Err(status) if !warnings.is_empty() => encode::error(error_options, &status),
+        Err(status) if !warnings.is_empty() => encode::error_response(error_options, &status),
         handled => handled?,
     };
-    let response = encode::warned(response, &warnings);
+    let response = encode::add_warnings(response, &warnings);
     Ok(match deprecation {
-        Some(text) => encode::warned(response, &[text]),
+        Some(text) => encode::add_warnings(response, &[text]),
         None => response,
     })
 }
@@ -405,14 +405,14 @@ async fn handle_resource(
 ) -> Result<Response<Body>, Status> {
     // The futures of rare requests are boxed, so that the others stay small.
     if is_streaming(&target.subresource) {
-        return Box::pin(connect::answer(server, caller, *target, request)).await;
+        return Box::pin(connect::handle_connect(server, caller, *target, request)).await;
     }
     let form = MediaTypeOptions::negotiate(request.headers(), &target)?;
-    if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
-        return Box::pin(watch::socket::answer(server, *target, form, request)).await;
+    if target.verb == "watch" && watch::websocket::is_requested(request.headers()) {
+        return Box::pin(watch::websocket::handle_websocket_watch(server, *target, form, request)).await;
     }
     if target.verb == "watch" {
-        return Box::pin(watch::answer(server, *target, form)).await;
+        return Box::pin(watch::handle_watch(server, *target, form)).await;
     }
     let input = RequestBody::read_from(request).await?;
     if matches!(target.verb, "create" | "update") {
@@ -421,10 +421,10 @@ async fn handle_resource(
     audit::with(|trail| trail.sent(&input));
     let outcome = server.registry().handle_request(&target, &input).await?;
     Ok(match outcome {
-        RequestOutcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        RequestOutcome::Object { object, stored, code } => encode::changed(&target, form, object, stored, code),
-        RequestOutcome::List(list) => encode::list(&target, form, list)?,
-        RequestOutcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
-        RequestOutcome::Success(status) => encode::success(form, &status),
+        RequestOutcome::Document { value, revision } => encode::document_response(&target, form, &value, revision)?,
+        RequestOutcome::Object { object, stored, code } => encode::written_object_response(&target, form, object, stored, code),
+        RequestOutcome::List(list) => encode::list_response(&target, form, list)?,
+        RequestOutcome::Objects(objects) => encode::objects_response(&target, form, objects, serde_json::json!({})),
+        RequestOutcome::Success(status) => encode::success_response(form, &status),
     })
 }

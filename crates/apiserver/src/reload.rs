@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{Server, bootstrap};
 
 /// How often files are read.
-pub const PERIOD: Duration = Duration::from_secs(60);
+pub const RELOAD_PERIOD: Duration = Duration::from_secs(60);
 
 /// A file that was read.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct WatchedFile {
     /// Where it is.
     pub file: PathBuf,
     /// What it said.
@@ -35,46 +35,46 @@ pub struct Watched {
 
 /// Which files are read again.
 #[derive(Clone, Debug)]
-pub struct Reload {
+pub struct ReloadOptions {
     /// `--authorization-config`.
-    pub authorization: Option<Watched>,
+    pub authorization: Option<WatchedFile>,
     /// `--authentication-config`, and the issuers that are this server's own.
-    pub authentication: Option<(Watched, Vec<String>)>,
+    pub authentication: Option<(WatchedFile, Vec<String>)>,
     /// How often.
     pub period: Duration,
 }
 
-impl Default for Reload {
+impl Default for ReloadOptions {
     fn default() -> Self {
-        Self { authorization: None, authentication: None, period: PERIOD }
+        Self { authorization: None, authentication: None, period: RELOAD_PERIOD }
     }
 }
 
 /// Reads the files again until `shutdown`.
-pub async fn run(server: &Server, shutdown: &CancellationToken) {
-    let Reload { authorization, authentication, .. } = &server.shared.settings.reload;
+pub async fn run_reload(server: &Server, shutdown: &CancellationToken) {
+    let ReloadOptions { authorization, authentication, .. } = &server.shared.options.reload;
     let authorization = async {
         if let Some(watched) = authorization {
-            follow(server, shutdown, "authorization", watched, |text| server.reauthorize(text)).await;
+            watch_file(server, shutdown, "authorization", watched, |text| server.reload_authorization(text)).await;
         }
     };
     let authentication = async {
         if let Some((watched, own)) = authentication {
-            follow(server, shutdown, "authentication", watched, |text| server.reauthenticate(text, own)).await;
+            watch_file(server, shutdown, "authentication", watched, |text| server.reload_authentication(text, own)).await;
         }
     };
     tokio::join!(authorization, authentication);
 }
 
-async fn follow(
+async fn watch_file(
     server: &Server,
     shutdown: &CancellationToken,
     what: &'static str,
-    watched: &Watched,
+    watched: &WatchedFile,
     apply: impl Fn(&str) -> Result<(), String>,
 ) {
     let mut last = watched.text.clone();
-    let period = server.shared.settings.reload.period;
+    let period = server.shared.options.reload.period;
     while shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
         let outcome = match fs::read_to_string(&watched.file) {
             Ok(text) if text == last => continue,
@@ -88,14 +88,14 @@ async fn follow(
             Ok(()) => tracing::info!(file = %watched.file.display(), "the configuration of {what} was read again"),
             Err(why) => tracing::error!(file = %watched.file.display(), why, "reloading {what} config"),
         }
-        server.shared.reloads.note(what, outcome.is_ok().then_some(last.as_str()));
+        server.shared.reloads.record_reload(what, outcome.is_ok().then_some(last.as_str()));
     }
 }
 
 impl Server {
     /// Lets a new configuration decide who may do what.
-    fn reauthorize(&self, text: &str) -> Result<(), String> {
-        let policies = self.shared.settings.authorization.modes.iter().find_map(|mode| match mode {
+    fn reload_authorization(&self, text: &str) -> Result<(), String> {
+        let policies = self.shared.options.authorization.modes.iter().find_map(|mode| match mode {
             Mode::Abac(policies) => Some(policies),
             _ => None,
         });
@@ -104,9 +104,9 @@ impl Server {
     }
 
     /// Lets a new configuration say who is who.
-    fn reauthenticate(&self, text: &str, own: &[String]) -> Result<(), String> {
+    fn reload_authentication(&self, text: &str, own: &[String]) -> Result<(), String> {
         let file = AuthenticationFile::parse(text, own).map_err(|error| error.to_string())?;
-        let mut settings = self.shared.settings.authentication.clone();
+        let mut settings = self.shared.options.authentication.clone();
         settings.issuers = file.issuers;
         if let Some((anonymous, paths)) = file.anonymous {
             (settings.anonymous, settings.anonymous_paths) = (anonymous, paths);
@@ -120,30 +120,30 @@ impl Server {
 
 /// How reloads went.
 #[derive(Default)]
-pub struct Reloads(Mutex<BTreeMap<&'static str, Outcomes>>);
+pub struct ReloadMetrics(Mutex<BTreeMap<&'static str, ReloadCounts>>);
 
 #[derive(Clone, Default)]
-struct Outcomes {
+struct ReloadCounts {
     /// Those that succeeded and those that failed: how many, and when the last was.
     counts: BTreeMap<&'static str, (u64, f64)>,
     /// What counts now.
     hash: Option<String>,
 }
 
-impl Reloads {
+impl ReloadMetrics {
     /// A file was read again: what it says, if that counts.
-    fn note(&self, what: &'static str, text: Option<&str>) {
+    fn record_reload(&self, what: &'static str, text: Option<&str>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outcomes = all.entry(what).or_default();
         let count = outcomes.counts.entry(if text.is_some() { "success" } else { "failure" }).or_default();
         *count = (count.0 + 1, Timestamp::now().as_duration().as_secs_f64());
-        outcomes.hash = text.map(hashed).or(outcomes.hash.take());
+        outcomes.hash = text.map(sha256_text).or(outcomes.hash.take());
     }
 
     /// Writes upstream's metrics.
-    pub fn write(&self, page: &mut MetricsPage, host_name: &str) {
-        let server = hashed(&bootstrap::identity(host_name));
-        for (what, Outcomes { counts, hash }) in self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+    pub fn write_metrics(&self, page: &mut MetricsPage, host_name: &str) {
+        let server = sha256_text(&bootstrap::identity(host_name));
+        for (what, ReloadCounts { counts, hash }) in self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             let name = |rest: &str| format!("apiserver_{what}_config_controller_{rest}");
             let labels = |status: &str| format!("apiserver_id_hash={server:?},status={status:?}");
             let split = "split by status and apiserver identity.";
@@ -167,7 +167,7 @@ impl Reloads {
     }
 }
 
-fn hashed(text: &str) -> String {
+fn sha256_text(text: &str) -> String {
     let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
 }
@@ -180,7 +180,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Authorization, Settings, fixture};
+    use crate::{Authorization, ServerOptions, fixture};
 
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
 
@@ -191,9 +191,9 @@ mod tests {
 
     /// What becomes of a configuration in a server that began with roles.
     async fn check(text: &str, want: Result<(), &str>) {
-        let settings = Settings { authorization: Authorization { modes: vec![Mode::Rbac] }, ..Settings::default() };
-        let (server, _dir) = fixture::server(settings).await;
-        let got = server.reauthorize(text);
+        let settings = ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+        let (server, _dir) = fixture::start_server(settings).await;
+        let got = server.reload_authorization(text);
         match want {
             Ok(()) => assert_eq!(got, Ok(()), "{text}"),
             Err(why) => assert!(got.as_ref().is_err_and(|said| said.contains(why)), "{text}: {got:?}"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn configurations_of_authorization_replace_each_other() {
+    async fn invalid_authorization_config_is_rejected() {
         check(&format!("{HEAD}- type: RBAC\n  name: rbac\n"), Ok(())).await;
         let late = "authorizer type Node is not allowed if it was not enabled at initial server startup";
         check(&format!("{HEAD}- type: Node\n  name: node\n"), Err(late)).await;
@@ -211,8 +211,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_new_chain_decides() {
-        let (server, _dir) = fixture::server(Settings { authorization: all(), ..Settings::default() }).await;
+    async fn reloaded_authorizers_take_effect() {
+        let (server, _dir) = fixture::start_server(ServerOptions { authorization: all(), ..ServerOptions::default() }).await;
         let user = User { name: "joe".into(), ..User::default() };
         let may = async || {
             server
@@ -221,20 +221,20 @@ mod tests {
                 .await
         };
         assert!(may().await, "everybody may do everything at first");
-        assert_eq!(server.reauthorize(&format!("{HEAD}- type: RBAC\n  name: rbac\n")), Ok(()));
+        assert_eq!(server.reload_authorization(&format!("{HEAD}- type: RBAC\n  name: rbac\n")), Ok(()));
         assert!(!may().await);
     }
 
     #[tokio::test]
-    async fn a_file_is_followed() {
+    async fn changed_file_is_reloaded() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("authorization.yaml");
-        let authorization = Some(Watched { file: file.clone(), text: String::new() });
-        let reload = Reload { authorization, period: Duration::from_millis(5), ..Reload::default() };
-        let (server, _dir) = fixture::server(Settings { reload, authorization: all(), ..Settings::default() }).await;
+        let authorization = Some(WatchedFile { file: file.clone(), text: String::new() });
+        let reload = ReloadOptions { authorization, period: Duration::from_millis(5), ..ReloadOptions::default() };
+        let (server, _dir) = fixture::start_server(ServerOptions { reload, authorization: all(), ..ServerOptions::default() }).await;
         let lines = || {
             let mut page = MetricsPage::default();
-            server.shared.reloads.write(&mut page, "host");
+            server.shared.reloads.write_metrics(&mut page, "host");
             page.into_text()
         };
         let until = async |text: String| {
@@ -251,7 +251,7 @@ mod tests {
             until(format!("{HEAD}- type: RBAC\n  name: rbac\n")).await;
             shutdown.cancel();
         };
-        let followed = async { tokio::join!(run(&server, &shutdown), work) };
+        let followed = async { tokio::join!(run_reload(&server, &shutdown), work) };
         tokio::time::timeout(Duration::from_secs(20), followed).await.expect("the file is read");
         let page = lines();
         assert!(page.contains("apiserver_authorization_config_controller_automatic_reloads_total{"), "{page}");
@@ -260,9 +260,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn configurations_of_authentication_say_who_is_anonymous() {
-        let settings = Settings { authorization: Authorization { modes: vec![Mode::Rbac] }, ..Settings::default() };
-        let (server, _dir) = fixture::server(settings).await;
+    async fn reloaded_authentication_config_sets_anonymous() {
+        let settings = ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+        let (server, _dir) = fixture::start_server(settings).await;
         let file = |enabled: bool| {
             format!(
                 "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt: []\nanonymous:\n  enabled: {enabled}\n"
@@ -278,14 +278,14 @@ mod tests {
                 audiences: &audiences,
                 notes,
             };
-            server.authenticator().authenticate(&mut shown).await.is_ok()
+            server.authenticator().authenticate_request(&mut shown).await.is_ok()
         };
         assert!(found().await);
-        assert_eq!(server.reauthenticate(&file(false), &[]), Ok(()));
+        assert_eq!(server.reload_authentication(&file(false), &[]), Ok(()));
         assert!(!found().await);
-        assert!(server.reauthenticate("kind: Pod", &[]).is_err());
+        assert!(server.reload_authentication("kind: Pod", &[]).is_err());
         assert!(!found().await, "the old one goes on counting");
-        assert_eq!(server.reauthenticate(&file(true), &[]), Ok(()));
+        assert_eq!(server.reload_authentication(&file(true), &[]), Ok(()));
         assert!(found().await);
     }
 }

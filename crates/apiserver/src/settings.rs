@@ -3,19 +3,19 @@
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use admission::AdmissionSettings;
-use aggregator::Aggregation;
+use aggregator::AggregationOptions;
 use apiserver_core::resource_config::ApiResourceConfig;
 use audit::Audit;
-use authn::Authentication;
+use authn::AuthenticationConfig;
 use authz::Authorization;
 use flowcontrol::Load;
 use registry::{allocate::ip_network::IpNetwork, component_status::ComponentEndpoint};
 
-use crate::reload::Reload;
+use crate::reload::ReloadOptions;
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ServerOptions {
     /// Where members of the cluster reach this server; `None`: the service `kubernetes` gets no endpoints.
     pub advertise: Option<(IpAddr, u16)>,
     /// The node port of the service `kubernetes`.
@@ -25,11 +25,11 @@ pub struct Settings {
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
     /// Which credentials are accepted.
-    pub authentication: Authentication,
+    pub authentication: AuthenticationConfig,
     /// Who is asked before a write.
     pub admission: AdmissionSettings,
     /// How aggregated API servers are reached.
-    pub aggregation: Aggregation,
+    pub aggregation: AggregationOptions,
     /// Who may do what.
     pub authorization: Authorization,
     /// What is kept of who did what.
@@ -37,9 +37,9 @@ pub struct Settings {
     /// How much is worked on at once.
     pub load: Load,
     /// How connections are served.
-    pub serving: Serving,
+    pub serving: ServingOptions,
     /// How the server ends.
-    pub shutdown: Shutdown,
+    pub shutdown: ShutdownOptions,
     /// Which groups and versions are served.
     pub served: ApiResourceConfig,
     /// Whether other API servers use the store too.
@@ -49,7 +49,7 @@ pub struct Settings {
     /// The other parts of the control plane, of which `componentstatuses` tells.
     pub components: Vec<ComponentEndpoint>,
     /// Which files are read again.
-    pub reload: Reload,
+    pub reload: ReloadOptions,
     /// Whether there are initializers, and how long a creation waits for them.
     pub initializers: Option<Duration>,
     /// The commit that was built, for `/version`.
@@ -62,7 +62,7 @@ pub struct Settings {
 
 /// How connections are served.
 #[derive(Clone, Debug)]
-pub struct Serving {
+pub struct ServingOptions {
     /// Whether HTTP/2 is spoken.
     pub http2: bool,
     /// Requests at once on one HTTP/2 connection.
@@ -73,7 +73,7 @@ pub struct Serving {
 
 /// How the server ends.
 #[derive(Clone, Debug)]
-pub struct Shutdown {
+pub struct ShutdownOptions {
     /// How long it goes on serving, not ready.
     pub delay: Duration,
     /// How long requests may go on after that.
@@ -82,26 +82,26 @@ pub struct Shutdown {
     pub retry_after: bool,
 }
 
-impl Default for Settings {
+impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             advertise: None,
             kubernetes_node_port: None,
             service_networks: "10.96.0.0/16".parse().into_iter().collect(),
             node_ports: 30000..=32767,
-            authentication: Authentication::default(),
+            authentication: AuthenticationConfig::default(),
             admission: AdmissionSettings::default(),
-            aggregation: Aggregation::default(),
+            aggregation: AggregationOptions::default(),
             authorization: Authorization::default(),
             audit: Audit::default(),
             load: Load::default(),
-            serving: Serving::default(),
-            shutdown: Shutdown::default(),
+            serving: ServingOptions::default(),
+            shutdown: ShutdownOptions::default(),
             served: ApiResourceConfig::default(),
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
             components: ComponentEndpoint::default_components(),
-            reload: Reload::default(),
+            reload: ReloadOptions::default(),
             initializers: None,
             build: BuildInfo::default(),
             flags: Vec::new(),
@@ -110,13 +110,13 @@ impl Default for Settings {
     }
 }
 
-impl Default for Serving {
+impl Default for ServingOptions {
     fn default() -> Self {
         Self { http2: true, streams: 100, store_timeout: Duration::from_secs(2) }
     }
 }
 
-impl Default for Shutdown {
+impl Default for ShutdownOptions {
     fn default() -> Self {
         Self { delay: Duration::ZERO, drain: Duration::from_secs(3), retry_after: false }
     }

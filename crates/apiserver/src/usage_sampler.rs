@@ -15,18 +15,18 @@ use tokio_util::sync::CancellationToken;
 use crate::{Server, connect};
 
 /// How often kubelets are asked.
-const PERIOD: Duration = Duration::from_secs(60);
+const SAMPLE_PERIOD: Duration = Duration::from_secs(60);
 /// How long one may take.
-const LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const MAX_PAGE: usize = 8 << 20;
 
 /// Namespace, pod and container.
-type Container = (String, String, String);
+type ContainerKey = (String, String, String);
 
 /// What a kubelet says of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Reading {
+struct UsageReading {
     /// Seconds of CPU since it started.
     cpu: Option<f64>,
     /// Bytes.
@@ -34,13 +34,13 @@ struct Reading {
 }
 
 /// Samples until `shutdown`.
-pub async fn run(server: &Server, shutdown: &CancellationToken) {
-    let mut before = Before::default();
+pub async fn run_usage_sampler(server: &Server, shutdown: &CancellationToken) {
+    let mut before = CpuReadings::default();
     loop {
-        if let Err(status) = sample(server, &mut before).await {
+        if let Err(status) = sample_kubelets(server, &mut before).await {
             tracing::warn!(error = status.message, "cannot ask what containers use");
         }
-        if shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_none() {
+        if shutdown.run_until_cancelled(tokio::time::sleep(SAMPLE_PERIOD)).await.is_none() {
             return;
         }
     }
@@ -48,11 +48,11 @@ pub async fn run(server: &Server, shutdown: &CancellationToken) {
 
 /// The seconds of CPU that containers had used when they were last asked about.
 #[derive(Default)]
-struct Before(HashMap<Container, (f64, Instant)>);
+struct CpuReadings(HashMap<ContainerKey, (f64, Instant)>);
 
-impl Before {
+impl CpuReadings {
     /// Thousandths of a core since the last time.
-    fn rate(&self, container: &Container, seconds: f64, now: Instant) -> Option<u64> {
+    fn cpu_rate(&self, container: &ContainerKey, seconds: f64, now: Instant) -> Option<u64> {
         let (earlier, at) = self.0.get(container)?;
         let elapsed = now.duration_since(*at).as_secs_f64();
         // A container that was started anew counts from the beginning.
@@ -61,14 +61,14 @@ impl Before {
 }
 
 /// Asks all kubelets once.
-async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
+async fn sample_kubelets(server: &Server, before: &mut CpuReadings) -> Result<(), Status> {
     let registry = server.registry();
     let pods = registry.list_objects(loopback::find_resource("", "v1", "pods")?, "").await?;
-    let images = images(&pods);
+    let images = container_images(&pods);
     let nodes = registry.list_objects(loopback::find_resource("", "v1", "nodes")?, "").await?;
     let mut seen = HashMap::new();
     for node in &nodes {
-        let page = match tokio::time::timeout(LIMIT, page(server, meta::name(node))).await {
+        let page = match tokio::time::timeout(REQUEST_TIMEOUT, fetch_metrics_page(server, meta::name(node))).await {
             Ok(Ok(page)) => page,
             // A node that does not answer has other ways to be noticed.
             Ok(Err(error)) => {
@@ -78,8 +78,8 @@ async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
             Err(_) => continue,
         };
         let now = Instant::now();
-        for (container, reading) in read(&page) {
-            let cpu = reading.cpu.and_then(|seconds| before.rate(&container, seconds, now));
+        for (container, reading) in parse_metrics_page(&page) {
+            let cpu = reading.cpu.and_then(|seconds| before.cpu_rate(&container, seconds, now));
             if let Some(image) = images.get(&container) {
                 server.shared.usage.record(&container.0, image, Sample { at: now, cpu, memory: reading.memory });
             }
@@ -91,8 +91,8 @@ async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
 }
 
 /// The images of all containers.
-fn images(pods: &[Value]) -> HashMap<Container, String> {
-    let of = |pod: &Value| -> Vec<(Container, String)> {
+fn container_images(pods: &[Value]) -> HashMap<ContainerKey, String> {
+    let of = |pod: &Value| -> Vec<(ContainerKey, String)> {
         let containers =
             ["initContainers", "containers"].into_iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
         let named = containers.map(|container| {
@@ -104,8 +104,8 @@ fn images(pods: &[Value]) -> HashMap<Container, String> {
     pods.iter().flat_map(of).collect()
 }
 
-async fn page(server: &Server, node: &str) -> Result<String, String> {
-    let kubelet = connect::kubelet_of(server, node).await.map_err(|status| status.message)?;
+async fn fetch_metrics_page(server: &Server, node: &str) -> Result<String, String> {
+    let kubelet = connect::node_kubelet(server, node).await.map_err(|status| status.message)?;
     let request = Request::get("/metrics/resource").header(header::HOST, kubelet.host_and_port()).body(full_body(""));
     let answer = kubelet.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
     if !answer.status().is_success() {
@@ -116,8 +116,8 @@ async fn page(server: &Server, node: &str) -> Result<String, String> {
 }
 
 /// What a page says of each container.
-fn read(page: &str) -> HashMap<Container, Reading> {
-    let mut found: HashMap<Container, Reading> = HashMap::new();
+fn parse_metrics_page(page: &str) -> HashMap<ContainerKey, UsageReading> {
+    let mut found: HashMap<ContainerKey, UsageReading> = HashMap::new();
     for line in page.lines() {
         let Some((name, rest)) = line.split_once('{') else { continue };
         if !matches!(name, "container_cpu_usage_seconds_total" | "container_memory_working_set_bytes") {
@@ -152,7 +152,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Settings, fixture, tests::authn::listener::Listener};
+    use crate::{ServerOptions, fixture, tests::authn::listener::Listener};
 
     const PAGE: &str = "# HELP container_cpu_usage_seconds_total x\n# TYPE container_cpu_usage_seconds_total counter\n\
         container_cpu_usage_seconds_total{container=\"c\",namespace=\"default\",pod=\"p\"} 4.5 1700000000000\n\
@@ -160,20 +160,20 @@ mod tests {
         node_cpu_usage_seconds_total 9\ncontainer_start_time_seconds{container=\"c\"} 1\nnonsense{\n";
 
     #[test]
-    fn pages_are_read() {
+    fn metrics_page_is_parsed() {
         let container = || ("default".to_owned(), "p".to_owned(), "c".to_owned());
-        let want = HashMap::from([(container(), Reading { cpu: Some(4.5), memory: Some(12_000_000) })]);
-        assert_eq!(read(PAGE), want);
+        let want = HashMap::from([(container(), UsageReading { cpu: Some(4.5), memory: Some(12_000_000) })]);
+        assert_eq!(parse_metrics_page(PAGE), want);
         let now = Instant::now();
-        let before = Before(HashMap::from([(container(), (4.0, now))]));
-        assert_eq!(before.rate(&container(), 5.0, now + Duration::from_secs(10)), Some(100));
-        assert_eq!(before.rate(&container(), 1.0, now + Duration::from_secs(10)), None, "it was started anew");
-        assert_eq!(before.rate(&container(), 5.0, now), None);
+        let before = CpuReadings(HashMap::from([(container(), (4.0, now))]));
+        assert_eq!(before.cpu_rate(&container(), 5.0, now + Duration::from_secs(10)), Some(100));
+        assert_eq!(before.cpu_rate(&container(), 1.0, now + Duration::from_secs(10)), None, "it was started anew");
+        assert_eq!(before.cpu_rate(&container(), 5.0, now), None);
     }
 
     #[tokio::test]
-    async fn kubelets_are_asked() {
-        let (server, _dir) = fixture::server(Settings::default()).await;
+    async fn kubelet_usage_is_recorded() {
+        let (server, _dir) = fixture::start_server(ServerOptions::default()).await;
         static ASKED: AtomicU64 = AtomicU64::new(0);
         let listener = Listener::start(|sent| {
             assert_eq!(sent.path, "/metrics/resource");
@@ -193,10 +193,10 @@ mod tests {
         make("serviceaccounts", "default", json!({"metadata": {"name": "default"}})).await;
         let containers = json!([{"name": "c", "image": "nginx:1"}]);
         make("pods", "default", json!({"metadata": {"name": "p"}, "spec": {"containers": containers}})).await;
-        let mut before = Before::default();
-        sample(&server, &mut before).await.unwrap();
-        sample(&server, &mut before).await.unwrap();
-        let wanted = Wanted { image: "nginx:1", exact: true, namespace: Some("default"), within: PERIOD };
+        let mut before = CpuReadings::default();
+        sample_kubelets(&server, &mut before).await.unwrap();
+        sample_kubelets(&server, &mut before).await.unwrap();
+        let wanted = Wanted { image: "nginx:1", exact: true, namespace: Some("default"), within: SAMPLE_PERIOD };
         let percentile = |kind| server.shared.usage.percentile(kind, 90, wanted, Instant::now());
         assert_eq!(percentile(Kind::Memory), Some((12_000_000, 2)));
         assert!(matches!(percentile(Kind::Cpu), Some((1.., 1))), "two readings make a rate");

@@ -3,7 +3,7 @@
 mod fixture;
 mod wire;
 
-use ferry_apiserver::{Authentication, Mode, Settings, UserTable};
+use ferry_apiserver::{AuthenticationConfig, Mode, ServerOptions, UserTable};
 use serde_json::{Value, json};
 use wire::{Client, Wire};
 
@@ -11,10 +11,10 @@ const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 async fn start(anonymous: bool) -> Wire {
-    let tokens = Some(UserTable::of_tokens("t-1,ted,7,ops\n").unwrap());
-    let passwords = Some(UserTable::of_passwords("secret,pat,8\n").unwrap());
-    let authentication = Authentication { anonymous, tokens, passwords, ..Authentication::default() };
-    let mut settings = Settings { authentication, ..Settings::default() };
+    let tokens = Some(UserTable::from_token_file("t-1,ted,7,ops\n").unwrap());
+    let passwords = Some(UserTable::from_password_file("secret,pat,8\n").unwrap());
+    let authentication = AuthenticationConfig { anonymous, tokens, passwords, ..AuthenticationConfig::default() };
+    let mut settings = ServerOptions { authentication, ..ServerOptions::default() };
     settings.authorization.modes = vec![Mode::Rbac];
     Wire::start_with(settings).await
 }

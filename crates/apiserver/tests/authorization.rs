@@ -3,7 +3,7 @@
 mod fixture;
 
 use bytes::Bytes;
-use ferry_apiserver::{Authorization, Mode, Server, Settings, User};
+use ferry_apiserver::{Authorization, Mode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ struct World {
 impl World {
     async fn new(modes: Vec<Mode>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings { authorization: Authorization { modes }, ..Settings::default() };
+        let settings = ServerOptions { authorization: Authorization { modes }, ..ServerOptions::default() };
         let world = Self { server: fixture::start(dir.path(), settings).await, _dir: dir };
         let namespace = json!({"metadata": {"name": "a"}});
         assert_eq!(world.ask("root +system:masters", "POST /api/v1/namespaces", namespace).await.0, 201);
@@ -36,7 +36,7 @@ impl World {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder().method(method).uri(path).header("content-type", kind);
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-        let answer = self.server.local(user).oneshot(request.body(Full::new(body)).unwrap()).await.unwrap();
+        let answer = self.server.local_service(user).oneshot(request.body(Full::new(body)).unwrap()).await.unwrap();
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()))

@@ -5,13 +5,13 @@ mod fixture;
 use std::{collections::BTreeMap, path::Path};
 
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tower::ServiceExt;
 
-async fn send(server: &Local, method: &str, path: &str, body: Value) -> (u16, Value) {
+async fn send(server: &LocalService, method: &str, path: &str, body: Value) -> (u16, Value) {
     let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let request = Request::builder().method(method).uri(path).header("Content-Type", "application/json");
     let response = server.clone().oneshot(request.body(Full::new(bytes)).unwrap()).await.unwrap();
@@ -20,7 +20,7 @@ async fn send(server: &Local, method: &str, path: &str, body: Value) -> (u16, Va
     (code, serde_json::from_slice(&body).unwrap_or_default())
 }
 
-async fn list(server: &Local, path: &str) -> BTreeMap<String, Value> {
+async fn list(server: &LocalService, path: &str) -> BTreeMap<String, Value> {
     let (_, list) = send(server, "GET", path, Value::Null).await;
     let key = |item: &Value| {
         let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -96,7 +96,7 @@ async fn everything_is_there_before_the_first_request() {
 async fn a_restart_adds_what_is_missing_and_leaves_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let server = fixture::server_in(dir.path()).await;
-    let edit = |server: Local, name: &'static str, change: fn(&mut Value)| async move {
+    let edit = |server: LocalService, name: &'static str, change: fn(&mut Value)| async move {
         let path = format!("{RBAC}/clusterroles/{name}");
         let (_, mut role) = send(&server, "GET", &path, Value::Null).await;
         change(&mut role);

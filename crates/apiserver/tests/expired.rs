@@ -4,7 +4,7 @@ mod fixture;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tower::ServiceExt;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A server over a store that has forgotten everything before its newest revision; three objects are in it.
-async fn server() -> (Local, tempfile::TempDir) {
+async fn server() -> (LocalService, tempfile::TempDir) {
     let (store, dir) = fixture::store().await;
     let mut newest = 0;
     for name in ["a", "b", "c"] {
@@ -33,7 +33,7 @@ async fn server() -> (Local, tempfile::TempDir) {
     (fixture::over(store).await, dir)
 }
 
-async fn get(service: &Local, query: &str) -> (u16, Value) {
+async fn get(service: &LocalService, query: &str) -> (u16, Value) {
     let request = Request::builder().uri(format!("{MAPS}?{query}")).body(Full::new(Bytes::new())).unwrap();
     let response = service.clone().oneshot(request).await.unwrap();
     let status = response.status().as_u16();

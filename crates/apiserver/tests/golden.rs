@@ -4,7 +4,7 @@
 mod fixture;
 mod replay;
 
-use ferry_apiserver::{AdmissionSettings, Authorization, Mode, Settings};
+use ferry_apiserver::{AdmissionSettings, Authorization, Mode, ServerOptions};
 use fixture::authority::Authority;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -14,10 +14,10 @@ async fn check(name: &str) {
     // As upstream was started for the recordings.
     let authorization = Authorization { modes: vec![Mode::Node, Mode::Rbac] };
     let admission = AdmissionSettings::new(&["NodeRestriction".into()], &[]).unwrap();
-    let settings = Settings { authorization, admission, ..Settings::default() };
+    let settings = ServerOptions { authorization, admission, ..ServerOptions::default() };
     let dir = tempfile::tempdir().unwrap();
     let server = fixture::start(dir.path(), settings).await;
-    let mut replay = replay::Replay::new(server.local(fixture::admin())).await;
+    let mut replay = replay::Replay::new(server.local_service(fixture::admin())).await;
     // What a server does by itself it does once it listens.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ending = CancellationToken::new();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ enum Outcome {
 }
 
 struct Replay {
-    service: Local,
+    service: LocalService,
     /// Paths of objects that are not, or once were not, as recorded.
     strange: HashSet<String>,
     _dir: tempfile::TempDir,

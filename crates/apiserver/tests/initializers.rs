@@ -5,7 +5,7 @@ mod fixture;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ferry_apiserver::{Authorization, Local, Mode, Server, Settings, User};
+use ferry_apiserver::{Authorization, LocalService, Mode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const ALL: &str = "includeUninitialized=true";
 /// A server with initializers, on which roles count.
 struct World {
     server: Server,
-    admin: Local,
+    admin: LocalService,
     _dir: tempfile::TempDir,
 }
 
@@ -30,9 +30,9 @@ impl World {
         let (store, dir) = fixture::store().await;
         let authorization = Authorization { modes: vec![Mode::Rbac] };
         let admission = fixture::without_accounts();
-        let settings = Settings { initializers: Some(patience), authorization, admission, ..Settings::default() };
-        let server = Server::with(fixture::config(store), settings).await.unwrap();
-        Self { admin: server.local(fixture::admin()), server, _dir: dir }
+        let settings = ServerOptions { initializers: Some(patience), authorization, admission, ..ServerOptions::default() };
+        let server = Server::with_options(fixture::config(store), settings).await.unwrap();
+        Self { admin: server.local_service(fixture::admin()), server, _dir: dir }
     }
 
     /// With initializers for config maps, in this order.
@@ -58,7 +58,7 @@ impl World {
 
     async fn send_as(&self, user: &str, method: &str, path: &str, body: Value) -> Answer {
         let user = User { name: user.into(), groups: vec!["system:authenticated".into()], ..User::default() };
-        send(&self.server.local(user), method, path, body).await
+        send(&self.server.local_service(user), method, path, body).await
     }
 
     /// A right for a user: to initialize config maps, and as some initializers.
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-async fn send(service: &Local, method: &str, path: &str, body: Value) -> Answer {
+async fn send(service: &LocalService, method: &str, path: &str, body: Value) -> Answer {
     let kind = if method == "PATCH" { "application/strategic-merge-patch+json" } else { "application/json" };
     let body: Bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let request = Request::builder().method(method).uri(path).header("content-type", kind);

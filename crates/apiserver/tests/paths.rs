@@ -6,7 +6,7 @@ mod wire;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use ferry_apiserver::{ComponentEndpoint, Local, Settings, Shutdown};
+use ferry_apiserver::{ComponentEndpoint, LocalService, ServerOptions, ShutdownOptions};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::ServiceExt;
 use wire::Wire;
 
-async fn ask(service: &Local, method: &str, path: &str, accept: &str) -> (u16, String) {
+async fn ask(service: &LocalService, method: &str, path: &str, accept: &str) -> (u16, String) {
     let request = Request::builder().method(method).uri(path).header("accept", accept);
     let response = service.clone().oneshot(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
     text(response).await
@@ -73,7 +73,7 @@ async fn resources_have_no_heads() {
 #[tokio::test]
 async fn components_are_asked() {
     let components = vec![ComponentEndpoint { name: "scheduler", url: "https://127.0.0.1:1/healthz".into() }];
-    let (service, _dir) = fixture::server_with(Settings { components, ..Settings::default() }).await;
+    let (service, _dir) = fixture::server_with(ServerOptions { components, ..ServerOptions::default() }).await;
     let path = "/api/v1/componentstatuses";
     let (code, list) = ask(&service, "GET", path, "*/*").await;
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -150,8 +150,8 @@ async fn get(wire: &Wire, path: &str) -> String {
 
 #[tokio::test]
 async fn a_server_that_ends_tells_others_to_try_again() {
-    let shutdown = Shutdown { drain: Duration::from_secs(20), retry_after: true, ..Shutdown::default() };
-    let wire = Wire::start_with(Settings { shutdown, ..Settings::default() }).await;
+    let shutdown = ShutdownOptions { drain: Duration::from_secs(20), retry_after: true, ..ShutdownOptions::default() };
+    let wire = Wire::start_with(ServerOptions { shutdown, ..ServerOptions::default() }).await;
     let mut busy = connect(&wire).await;
     let body = json!({"metadata": {"name": "late"}}).to_string();
     let head = format!(

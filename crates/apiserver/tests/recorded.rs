@@ -7,7 +7,7 @@ mod fixture;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn pairs() -> Vec<Pair> {
     PAIRS.lines().map(pair).collect()
 }
 
-async fn get(service: &Local, path: &str) -> (u16, Value) {
+async fn get(service: &LocalService, path: &str) -> (u16, Value) {
     let request = Request::builder().uri(path).body(Full::new(Bytes::new())).unwrap();
     let response = service.clone().oneshot(request).await.unwrap();
     let status = response.status().as_u16();

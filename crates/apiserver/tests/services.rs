@@ -5,14 +5,14 @@ mod fixture;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use ferry_apiserver::{Local, Settings};
+use ferry_apiserver::{LocalService, ServerOptions};
 use futures::future::join_all;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-async fn send(server: &Local, method: &str, path: &str, body: Value) -> (u16, Value) {
+async fn send(server: &LocalService, method: &str, path: &str, body: Value) -> (u16, Value) {
     let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("Content-Type", content_type);
@@ -32,7 +32,7 @@ fn service(name: &str, spec: Value) -> Value {
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-async fn addresses(server: &Local) -> HashSet<String> {
+async fn addresses(server: &LocalService) -> HashSet<String> {
     let (_, list) = send(server, "GET", ADDRESSES, Value::Null).await;
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().into()).collect()
 }
@@ -130,7 +130,7 @@ async fn what_is_taken_or_out_of_range_is_refused() {
 #[tokio::test]
 async fn two_families_come_and_go() {
     let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|network| network.parse().unwrap());
-    let settings = Settings { service_networks: networks.into(), ..Default::default() };
+    let settings = ServerOptions { service_networks: networks.into(), ..Default::default() };
     let (server, _dir) = fixture::server_with(settings).await;
     let path = format!("{SERVICES}/s");
     let (code, made) =

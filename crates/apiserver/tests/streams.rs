@@ -6,7 +6,7 @@ mod fixture;
 use std::{net::IpAddr, sync::Arc};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use ferry_apiserver::{Config, Server, Settings};
+use ferry_apiserver::{ServerConfig, Server, ServerOptions};
 use fixture::authority::Authority;
 use futures::{SinkExt, StreamExt};
 use http::{Request, Response, StatusCode, header};
@@ -50,9 +50,9 @@ impl Fixture {
         let authority = Authority::new();
         let (store, dir) = fixture::store().await;
         let kubelet_tls = authority.client();
-        let config = Config { store, kubelet_tls, tokens: None };
-        let settings = Settings { admission: fixture::without_accounts(), ..authority.settings() };
-        let server = Server::with(config, settings).await.unwrap();
+        let config = ServerConfig { store, kubelet_tls, tokens: None };
+        let settings = ServerOptions { admission: fixture::without_accounts(), ..authority.settings() };
+        let server = Server::with_options(config, settings).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, end) = (listener.local_addr().unwrap().port(), CancellationToken::new());
         tokio::spawn(server.serve(listener, authority.server(), end.clone()));

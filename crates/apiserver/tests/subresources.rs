@@ -3,7 +3,7 @@
 mod fixture;
 
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 struct Fixture {
-    service: Local,
+    service: LocalService,
     _dir: tempfile::TempDir,
 }
 

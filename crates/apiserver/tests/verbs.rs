@@ -6,24 +6,24 @@ mod minimal;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 struct Fixture {
-    service: Local,
+    service: LocalService,
     _dir: tempfile::TempDir,
 }
 
 impl Fixture {
     async fn new() -> Self {
         let admission = fixture::without_accounts();
-        Self::with(ferry_apiserver::Settings { admission, ..Default::default() }).await
+        Self::with(ferry_apiserver::ServerOptions { admission, ..Default::default() }).await
     }
 
-    async fn with(settings: ferry_apiserver::Settings) -> Self {
+    async fn with(settings: ferry_apiserver::ServerOptions) -> Self {
         let (service, dir) = fixture::server_with(settings).await;
         Self { service, _dir: dir }
     }
@@ -84,7 +84,7 @@ fn deployment(name: &str) -> Value {
 async fn every_resource_is_created_read_changed_and_deleted() {
     let served = ferry_apiserver::served::ApiResourceConfig::from_runtime_config([("api/all", "true")]).unwrap();
     let admission = fixture::without_accounts();
-    let server = Fixture::with(ferry_apiserver::Settings { served, admission, ..Default::default() }).await;
+    let server = Fixture::with(ferry_apiserver::ServerOptions { served, admission, ..Default::default() }).await;
     let mut seen = 0;
     let stored = |r: &&api::schema::Resource| r.verbs.contains(&"delete") && !minimal::CERTIFIED.contains(&r.kind);
     for resource in api::schema::schema().resources().iter().filter(stored) {

@@ -5,20 +5,20 @@ use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, loopback::{self, LoopbackClient, ObjectKey},
 };
-use authn::Authentication;
+use authn::AuthenticationConfig;
 use registry::Registry;
 use serde_json::{Map, json};
 
 use super::create_missing;
-use crate::Settings;
+use crate::ServerOptions;
 
 const NAMESPACE: &str = "kube-system";
 
 /// Creates what is missing and brings the authorities up to date.
-pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+pub async fn reconcile_config_maps(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     let (system, resource) = (LoopbackClient::new(registry), loopback::find_resource("", "v1", "configmaps")?);
     let place = ObjectKey { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };
-    let data = data(&settings.authentication);
+    let data = config_map_data(&settings.authentication);
     let object = json!({"metadata": {"name": place.name, "namespace": NAMESPACE}, "data": data});
     match system.read_object(place).await? {
         Some(mut current) => {
@@ -39,7 +39,7 @@ pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Stat
     create_missing(system, tracking, &object).await.map(drop)
 }
 
-fn data(authentication: &Authentication) -> Map<String, Value> {
+fn config_map_data(authentication: &AuthenticationConfig) -> Map<String, Value> {
     let mut data = Map::new();
     let mut put = |key: &str, value: String| drop(data.insert(key.to_owned(), value.into()));
     if let Some(authority) = &authentication.client_ca {

@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Server;
 
-const LEASES: &str = "/registry/masterleases/";
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE_PREFIX: &str = "/registry/masterleases/";
+const LEASE_TTL: Duration = Duration::from_secs(15);
 const PERIOD: Duration = Duration::from_secs(10);
 const NAME: &str = "kubernetes";
 
 /// Keeps the endpoints in step until `shutdown`, then takes this server's address out.
-pub async fn run(server: &Server, shutdown: &CancellationToken) {
-    let Some((ip, port)) = server.shared.settings.advertise else { return };
+pub async fn run_endpoint_leases(server: &Server, shutdown: &CancellationToken) {
+    let Some((ip, port)) = server.shared.options.advertise else { return };
     loop {
-        if let Err(status) = step(server, ip, port, true).await {
+        if let Err(status) = update_endpoints(server, ip, port, true).await {
             tracing::warn!(error = status.message, "cannot update the endpoints of the service kubernetes");
         }
         if shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_none() {
@@ -30,19 +30,19 @@ pub async fn run(server: &Server, shutdown: &CancellationToken) {
         }
     }
     // With a store of its own nobody else serves: the endpoints are right again at the next start.
-    if server.shared.settings.shared_store
-        && let Err(status) = step(server, ip, port, false).await
+    if server.shared.options.shared_store
+        && let Err(status) = update_endpoints(server, ip, port, false).await
     {
         tracing::warn!(error = status.message, "cannot take this server out of the endpoints");
     }
 }
 
 /// Says whether this server is there, and writes down which ones are.
-pub async fn step(server: &Server, ip: IpAddr, port: u16, serving: bool) -> Result<(), Status> {
+pub async fn update_endpoints(server: &Server, ip: IpAddr, port: u16, serving: bool) -> Result<(), Status> {
     let mut alive = BTreeSet::new();
-    if server.shared.settings.shared_store {
-        lease(server, ip, serving).await?;
-        alive = others(server).await?;
+    if server.shared.options.shared_store {
+        write_lease(server, ip, serving).await?;
+        alive = leased_addresses(server).await?;
     }
     if serving {
         alive.insert(ip);
@@ -50,13 +50,13 @@ pub async fn step(server: &Server, ip: IpAddr, port: u16, serving: bool) -> Resu
         alive.remove(&ip);
     }
     let ips: Vec<String> = alive.iter().map(IpAddr::to_string).collect();
-    write(server, "", "endpoints", &endpoints(&ips, port)).await?;
-    write(server, "discovery.k8s.io", "endpointslices", &slice(&ips, ip, port)).await
+    write_if_changed(server, "", "endpoints", &endpoints_object(&ips, port)).await?;
+    write_if_changed(server, "discovery.k8s.io", "endpointslices", &endpoint_slice_object(&ips, ip, port)).await
 }
 
-async fn lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status> {
+async fn write_lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status> {
     let store = server.registry().store();
-    let key = format!("{LEASES}{ip}");
+    let key = format!("{LEASE_PREFIX}{ip}");
     let current = store.get(&key).await.map_err(Status::internal_error)?;
     let guard = current.as_ref().map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
     if current.is_none() && !serving {
@@ -65,20 +65,20 @@ async fn lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status>
     let object = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": ip.to_string()},
         "subsets": [{"addresses": [{"ip": ip.to_string()}]}]});
     let value = serving.then(|| document::encode_document(&object));
-    match store.write(WriteRequest { key: key.into(), precondition: guard, value, ttl: Some(LEASE) }).await {
+    match store.write(WriteRequest { key: key.into(), precondition: guard, value, ttl: Some(LEASE_TTL) }).await {
         // It ended, or another server of the same address was faster: the next step sees.
         Ok(_) | Err(store::StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(Status::internal_error(error)),
     }
 }
 
-async fn others(server: &Server) -> Result<BTreeSet<IpAddr>, Status> {
-    let range = ListOptions { prefix: LEASES.into(), ..Default::default() };
+async fn leased_addresses(server: &Server) -> Result<BTreeSet<IpAddr>, Status> {
+    let range = ListOptions { prefix: LEASE_PREFIX.into(), ..Default::default() };
     let page = server.registry().store().list(range).await.map_err(Status::internal_error)?;
-    Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(LEASES)?.parse().ok()).collect())
+    Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(LEASE_PREFIX)?.parse().ok()).collect())
 }
 
-fn endpoints(ips: &[String], port: u16) -> Value {
+fn endpoints_object(ips: &[String], port: u16) -> Value {
     let addresses: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
     let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let mut object = json!({"metadata": {"name": NAME, "namespace": "default",
@@ -89,7 +89,7 @@ fn endpoints(ips: &[String], port: u16) -> Value {
     object
 }
 
-fn slice(ips: &[String], own: IpAddr, port: u16) -> Value {
+fn endpoint_slice_object(ips: &[String], own: IpAddr, port: u16) -> Value {
     let family = |ip: &String| ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4() == own.is_ipv4());
     let endpoint = |ip: &String| json!({"addresses": [ip], "conditions": {"ready": true}});
     let endpoints: Vec<Value> = ips.iter().filter(|ip| family(ip)).map(endpoint).collect();
@@ -101,7 +101,7 @@ fn slice(ips: &[String], own: IpAddr, port: u16) -> Value {
 }
 
 /// Writes an object unless what is there says the same.
-async fn write(server: &Server, group: &str, resource: &str, wanted: &Value) -> Result<(), Status> {
+async fn write_if_changed(server: &Server, group: &str, resource: &str, wanted: &Value) -> Result<(), Status> {
     let system = LoopbackClient::new(&**server.registry());
     let place =
         ObjectKey { resource: loopback::find_resource(group, "v1", resource)?, namespace: "default", name: NAME };

@@ -13,7 +13,7 @@ const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 /// Creates an object that is missing or brings it back, and says of a schema that its level exists.
-pub async fn reconcile(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
+pub async fn reconcile_object(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
     let object = &object;
     let producer = LoopbackClient::with_field_manager(registry, PRODUCER);
     let place = ObjectKey { resource, namespace: "", name: meta::name(object) };
@@ -29,10 +29,10 @@ pub async fn reconcile(registry: &Registry, resource: &'static Resource, object:
         }
         Some(_) => {}
     }
-    if resource.name == "flowschemas" { not_dangling(registry, place, object).await } else { Ok(()) }
+    if resource.name == "flowschemas" { set_not_dangling(registry, place, object).await } else { Ok(()) }
 }
 
-async fn not_dangling(registry: &Registry, place: ObjectKey<'_>, schema: &Value) -> Result<(), Status> {
+async fn set_not_dangling(registry: &Registry, place: ObjectKey<'_>, schema: &Value) -> Result<(), Status> {
     let consumer = LoopbackClient::with_field_manager(registry, CONSUMER);
     let current = consumer.read_object(place).await?.unwrap_or_default();
     if !meta::list_at(&current, &["status", "conditions"]).is_empty() {

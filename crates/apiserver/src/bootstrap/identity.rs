@@ -11,26 +11,26 @@ use sha2::{Digest, Sha256};
 use store::ListOptions;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Server, Settings};
+use crate::{Server, ServerOptions};
 
 const NAMESPACE: &str = "kube-system";
 const IDENTITY: &str = "apiserver.kubernetes.io/identity";
-const RENEWAL: Duration = Duration::from_secs(10);
+const RENEW_PERIOD: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: u32 = 3600;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Renews the lease until `shutdown`.
-pub async fn run(server: &Server, shutdown: &CancellationToken) {
-    let settings = &server.shared.settings;
-    let name = name(&settings.host_name);
+pub async fn run_identity_lease(server: &Server, shutdown: &CancellationToken) {
+    let settings = &server.shared.options;
+    let name = server_identity(&settings.host_name);
     let holder = format!("{name}_{}", uuid::Uuid::new_v4());
     // With a store of its own it has no others to be known among: writing once per life is enough.
-    let period = if settings.shared_store { RENEWAL } else { Duration::from_secs(u64::from(LEASE_SECONDS) / 2) };
+    let period = if settings.shared_store { RENEW_PERIOD } else { Duration::from_secs(u64::from(LEASE_SECONDS) / 2) };
     loop {
-        if let Err(status) = renew(server, &name, &holder).await {
+        if let Err(status) = renew_lease(server, &server_identity, &holder).await {
             tracing::warn!(error = status.message, "cannot renew the lease of this server");
         }
-        if let Err(status) = sweep(server).await {
+        if let Err(status) = delete_expired_leases(server).await {
             tracing::warn!(error = status.message, "cannot remove the leases of servers that are gone");
         }
         if shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_none() {
@@ -39,13 +39,13 @@ pub async fn run(server: &Server, shutdown: &CancellationToken) {
     }
 }
 
-async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> {
+async fn renew_lease(server: &Server, name: &str, holder: &str) -> Result<(), Status> {
     let system = LoopbackClient::new(&**server.registry());
     let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
-    let place = ObjectKey { resource, namespace: NAMESPACE, name };
+    let place = ObjectKey { resource, namespace: NAMESPACE, server_identity };
     let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::now_in_micros()});
     match system.read_object(place).await? {
-        None => super::create_missing(system, place, &lease(&server.shared.settings, name, spec)).await.map(drop),
+        None => super::create_missing(system, place, &lease_object(&server.shared.options, server_identity, spec)).await.map(drop),
         Some(mut current) => {
             current["spec"] = spec;
             system.update_object(place, &current).await.map(drop)
@@ -54,14 +54,14 @@ async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> 
 }
 
 /// Removes the leases of servers that have not renewed them.
-async fn sweep(server: &Server) -> Result<(), Status> {
+async fn delete_expired_leases(server: &Server) -> Result<(), Status> {
     let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
     let range = ListOptions { prefix: document::storage_key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
     let page = server.registry().store().list(range).await.map_err(Status::internal_error)?;
     for record in &page.records {
         let lease = document::decode_record(record).map_err(Status::internal_error)?;
         let ours = lease["metadata"]["labels"][IDENTITY] == "kube-apiserver";
-        if ours && is_over(&lease) {
+        if ours && is_expired(&lease) {
             let place = ObjectKey { resource, namespace: NAMESPACE, name: meta::name(&lease) };
             LoopbackClient::new(&**server.registry()).delete_object(place).await?;
         }
@@ -69,14 +69,14 @@ async fn sweep(server: &Server) -> Result<(), Status> {
     Ok(())
 }
 
-fn is_over(lease: &Value) -> bool {
+fn is_expired(lease: &Value) -> bool {
     let renewed = meta::string_at(lease, &["spec", "renewTime"]).parse::<jiff::Timestamp>();
     let life =
         jiff::SignedDuration::from_secs(meta::integer_at(lease, &["spec", "leaseDurationSeconds"]).clamp(0, 1 << 31));
     renewed.is_ok_and(|renewed| clock::now().duration_since(renewed) > life)
 }
 
-fn lease(settings: &Settings, name: &str, spec: Value) -> Value {
+fn lease_object(settings: &ServerOptions, name: &str, spec: Value) -> Value {
     let labels = json!({IDENTITY: "kube-apiserver", "kubernetes.io/hostname": settings.host_name});
     let mut metadata = json!({"name": name, "namespace": "kube-system", "labels": labels});
     if let Some((ip, port)) = settings.advertise {
@@ -87,7 +87,7 @@ fn lease(settings: &Settings, name: &str, spec: Value) -> Value {
 }
 
 /// The same name for the same machine: upstream's base 32 of half a SHA-256.
-pub fn name(host: &str) -> String {
+pub fn server_identity(host: &str) -> String {
     let mut hashed = Vec::new();
     for part in [host, "kube-apiserver"] {
         hashed.extend(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_upstreams() {
-        assert_eq!(name("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+    fn identity_matches_upstream() {
+        assert_eq!(server_identity("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
     }
 }

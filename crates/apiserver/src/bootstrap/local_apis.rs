@@ -11,11 +11,11 @@ use serde_json::json;
 const TABLE: &str = include_str!("apis.txt");
 
 /// The objects of the table.
-pub fn objects() -> Result<Vec<Value>, Status> {
-    lines::table_lines(TABLE).map(|line| object(line).ok_or_else(|| lines::malformed_line(line))).collect()
+pub fn api_service_objects() -> Result<Vec<Value>, Status> {
+    lines::table_lines(TABLE).map(|line| parse_api_service(line).ok_or_else(|| lines::malformed_line(line))).collect()
 }
 
-fn object(line: &str) -> Option<Value> {
+fn parse_api_service(line: &str) -> Option<Value> {
     let words: Vec<&str> = line.split(' ').collect();
     let [group, version, group_priority, version_priority] = words.as_slice() else { return None };
     let group = if *group == "core" { "" } else { group };
@@ -32,7 +32,7 @@ fn object(line: &str) -> Option<Value> {
 }
 
 /// Creates an object that is missing.
-pub async fn create(registry: &Registry, object: Value) -> Result<(), Status> {
+pub async fn create_api_service(registry: &Registry, object: Value) -> Result<(), Status> {
     let resource = loopback::find_resource("apiregistration.k8s.io", "v1", "apiservices")?;
     let place = ObjectKey { resource, namespace: "", name: meta::name(&object) };
     super::create_missing(LoopbackClient::new(registry), place, &object).await.map(drop)

@@ -1,7 +1,7 @@
 //! The objects that every cluster has from its first second, as a fresh kube-apiserver has them.
 //!
-//! [`create`] runs at every start, before the first request: it makes what is missing and adds what a newer policy has,
-//! and leaves what administrators changed. [`run`] keeps up what must be kept up while the server runs.
+//! [`create_objects`] runs at every start, before the first request: it makes what is missing and adds what a newer policy has,
+//! and leaves what administrators changed. [`run_usage_sampler`] keeps up what must be kept up while the server runs.
 
 mod authentication;
 mod endpoints;
@@ -19,18 +19,18 @@ use apiserver_core::{
     loopback::{self, LoopbackClient, ObjectKey},
 };
 use futures::{StreamExt, TryStreamExt, stream};
-pub use identity::name as identity;
+pub use identity::server_identity as identity;
 use registry::Registry;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Server, Settings};
+use crate::{Server, ServerOptions};
 
 const NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease", "default"];
 /// How often the first objects are looked after; nothing is written when they are there.
-const PERIOD: Duration = Duration::from_secs(10);
+const RESTORE_PERIOD: Duration = Duration::from_secs(10);
 /// How many objects of a kind are written at once.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_WRITES: usize = 64;
 const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
     (
         "system-node-critical",
@@ -45,44 +45,44 @@ const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
 ];
 
 /// Creates what is missing.
-pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Status> {
-    namespaces(registry).await?;
+pub async fn create_objects(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
+    create_namespaces(registry).await?;
     let services = async {
-        service::networks(registry, settings).await?;
-        service::kubernetes(registry, settings).await
+        service::create_service_cidr(registry, settings).await?;
+        service::reconcile_kubernetes_service(registry, settings).await
     };
     tokio::try_join!(
         services,
-        at_once(authz::bootstrap_policy::objects()?.into_iter().map(|wanted| rbac::reconcile(registry, wanted))),
-        at_once(flowcontrol::bootstrap::objects()?.into_iter().map(
-            |(resource, object): (&'static api::schema::Resource, Value)| flow_control::reconcile(
+        write_concurrently(authz::bootstrap_policy::objects()?.into_iter().map(|wanted| rbac::reconcile_policy_object(registry, wanted))),
+        write_concurrently(flowcontrol::bootstrap::objects()?.into_iter().map(
+            |(resource, object): (&'static api::schema::Resource, Value)| flow_control::reconcile_object(
                 registry, resource, object
             )
         )),
-        at_once(local_apis::objects()?.into_iter().map(|object| local_apis::create(registry, object))),
-        priority_classes(registry),
-        authentication::create(registry, settings),
+        write_concurrently(local_apis::api_service_objects()?.into_iter().map(|object| local_apis::create_api_service(registry, object))),
+        create_priority_classes(registry),
+        authentication::reconcile_config_maps(registry, settings),
     )?;
     Ok(())
 }
 
 /// Writes side by side, so that fsyncs are shared.
-async fn at_once<F: Future<Output = Result<(), Status>>>(writes: impl Iterator<Item = F>) -> Result<(), Status> {
-    stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
+async fn write_concurrently<F: Future<Output = Result<(), Status>>>(writes: impl Iterator<Item = F>) -> Result<(), Status> {
+    stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES).try_collect().await
 }
 
 /// Keeps the server's endpoints and its identity up to date until `shutdown`, and brings back what nobody can do without.
-pub async fn run(server: Server, shutdown: CancellationToken) {
-    let kept = shutdown.run_until_cancelled(keep(&server));
-    tokio::join!(endpoints::run(&server, &shutdown), identity::run(&server, &shutdown), kept);
+pub async fn run_bootstrap(server: Server, shutdown: CancellationToken) {
+    let kept = shutdown.run_until_cancelled(restore_periodically(&server));
+    tokio::join!(endpoints::run_endpoint_leases(&server, &shutdown), identity::run_identity_lease(&server, &shutdown), kept);
 }
 
-async fn keep(server: &Server) {
+async fn restore_periodically(server: &Server) {
     loop {
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(RESTORE_PERIOD).await;
         let kept = async {
-            namespaces(server.registry()).await?;
-            service::kubernetes(server.registry(), &server.shared.settings).await
+            create_namespaces(server.registry()).await?;
+            service::reconcile_kubernetes_service(server.registry(), &server.shared.options).await
         };
         if let Err(status) = kept.await {
             tracing::warn!(error = status.message, "cannot bring back the first namespaces and the service kubernetes");
@@ -90,7 +90,7 @@ async fn keep(server: &Server) {
     }
 }
 
-async fn namespaces(registry: &Registry) -> Result<(), Status> {
+async fn create_namespaces(registry: &Registry) -> Result<(), Status> {
     let resource = loopback::find_resource("", "v1", "namespaces")?;
     for name in NAMESPACES {
         let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}});
@@ -99,7 +99,7 @@ async fn namespaces(registry: &Registry) -> Result<(), Status> {
     Ok(())
 }
 
-async fn priority_classes(registry: &Registry) -> Result<(), Status> {
+async fn create_priority_classes(registry: &Registry) -> Result<(), Status> {
     let resource = loopback::find_resource("scheduling.k8s.io", "v1", "priorityclasses")?;
     for (name, value, description) in PRIORITY_CLASSES {
         let object = json!({"metadata": {"name": name}, "value": value, "description": description});

@@ -8,7 +8,7 @@ use registry::Registry;
 use super::reconcile;
 
 /// Creates an object of the policy, or adds what it lacks.
-pub async fn reconcile(registry: &Registry, wanted: Wanted) -> Result<(), Status> {
+pub async fn reconcile_policy_object(registry: &Registry, wanted: Wanted) -> Result<(), Status> {
     let system = LoopbackClient::new(registry);
     let Wanted { resource, object } = wanted;
     let place = ObjectKey { resource, namespace: meta::namespace(&object), name: meta::name(&object) };
@@ -23,7 +23,7 @@ pub async fn reconcile(registry: &Registry, wanted: Wanted) -> Result<(), Status
         system.delete_object(place).await?;
         return system.create_object(place, &object).await.map(drop);
     }
-    match reconcile::merged(&current, &object) {
+    match reconcile::merge_missing(&current, &object) {
         Some(merged) => system.update_object(place, &merged).await.map(drop),
         None => Ok(()),
     }

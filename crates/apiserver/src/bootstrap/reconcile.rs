@@ -5,34 +5,34 @@ use api::{Value, meta};
 use serde_json::json;
 
 /// The current object with what it lacks of the wanted one; `None` if it lacks nothing.
-pub fn merged(current: &Value, wanted: &Value) -> Option<Value> {
+pub fn merge_missing(current: &Value, wanted: &Value) -> Option<Value> {
     let mut merged = current.clone();
     for field in ["labels", "annotations"] {
         let missing = wanted["metadata"][field].as_object().into_iter().flatten();
         for (key, value) in missing.filter(|(key, _)| current["metadata"][field].get(key.as_str()).is_none()) {
-            merged["metadata"][field][key.as_str()] = value.clone();
+            merge_missing["metadata"][field][key.as_str()] = value.clone();
         }
     }
     if wanted.get("aggregationRule").is_some() {
         // Its rules are those of others, whom a controller watches.
         let path = ["aggregationRule", "clusterRoleSelectors"];
-        let missing = lacking(current, wanted, &path, |list, one| list.contains(one));
-        append(&mut merged, &path, missing);
+        let missing = missing_entries(current, wanted, &path, |list, one| list.contains(one));
+        append_entries(&mut merge_missing, &path, missing);
     } else {
-        append(&mut merged, &["rules"], lacking(current, wanted, &["rules"], covered));
+        append_entries(&mut merge_missing, &["rules"], missing_entries(current, wanted, &["rules"], is_rule_covered));
     }
-    let missing = lacking(current, wanted, &["subjects"], |list, one| list.contains(one));
-    append(&mut merged, &["subjects"], missing);
-    (merged != *current).then_some(merged)
+    let missing = missing_entries(current, wanted, &["subjects"], |list, one| list.contains(one));
+    append_entries(&mut merge_missing, &["subjects"], missing);
+    (merge_missing != *current).then_some(merge_missing)
 }
 
-fn lacking(current: &Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) -> Vec<Value> {
+fn missing_entries(current: &Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) -> Vec<Value> {
     let list = meta::list_at(current, path);
     meta::list_at(wanted, path).iter().filter(|one| !has(list, one)).cloned().collect()
 }
 
 /// Nothing to add must leave no trace: a list that is not there stays away.
-fn append(object: &mut Value, path: &[&str], missing: Vec<Value>) {
+fn append_entries(object: &mut Value, path: &[&str], missing: Vec<Value>) {
     if missing.is_empty() {
         return;
     }
@@ -44,7 +44,7 @@ fn append(object: &mut Value, path: &[&str], missing: Vec<Value>) {
 }
 
 /// Whether rules together allow everything that a rule allows.
-fn covered(rules: &[Value], wanted: &Value) -> bool {
+fn is_rule_covered(rules: &[Value], wanted: &Value) -> bool {
     let texts = |field: &str| -> Vec<String> {
         let texts: Vec<String> =
             meta::list_at(wanted, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -62,10 +62,10 @@ fn covered(rules: &[Value], wanted: &Value) -> bool {
     }
     cases
         .iter()
-        .all(|case| rules.iter().any(|rule| fields.iter().zip(case).all(|(field, value)| allows(rule, field, value))))
+        .all(|case| rules.iter().any(|rule| fields.iter().zip(case).all(|(field, value)| rule_allows(rule, field, value))))
 }
 
-fn allows(rule: &Value, field: &str, value: &str) -> bool {
+fn rule_allows(rule: &Value, field: &str, value: &str) -> bool {
     let list = meta::list_at(rule, &[field]);
     match field {
         // No names: all of them. Otherwise whoever wants all of them does not get them.
@@ -85,43 +85,43 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_lacking_is_added() {
+    fn missing_rules_are_added() {
         let wanted = json!({"metadata": {"labels": {"a": "1"}}, "rules": [rule(&["get", "list"], &["pods"])]});
         let mut current =
             json!({"metadata": {"labels": {"a": "2"}}, "rules": [rule(&["get"], &["pods"]), rule(&["list"], &["*"])]});
-        assert_eq!(merged(&current, &wanted), None);
+        assert_eq!(merge_missing(&current, &wanted), None);
         current["rules"] = json!([rule(&["get"], &["pods"])]);
-        let merged = merged(&current, &wanted).unwrap();
+        let merged = merge_missing(&current, &wanted).unwrap();
         assert_eq!(merged["rules"].as_array().unwrap().len(), 2);
         assert_eq!(merged["metadata"]["labels"]["a"], "2");
     }
 
     #[test]
-    fn what_lacks_nothing_is_not_written() {
+    fn complete_object_is_unchanged() {
         let bound = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "u"}], "roleRef": {}});
-        assert_eq!(merged(&bound, &bound), None);
+        assert_eq!(merge_missing(&bound, &bound), None);
         let selector = json!({"matchLabels": {"a": "b"}});
         let gathered = json!({"metadata": {}, "aggregationRule": {"clusterRoleSelectors": [selector]}});
-        assert_eq!(merged(&gathered, &gathered), None);
+        assert_eq!(merge_missing(&gathered, &gathered), None);
         let empty = json!({"metadata": {}, "roleRef": {}});
-        assert_eq!(merged(&empty, &bound).unwrap()["subjects"], bound["subjects"]);
+        assert_eq!(merge_missing(&empty, &bound).unwrap()["subjects"], bound["subjects"]);
     }
 
     #[test]
-    fn rules_with_names_do_not_cover_those_without() {
+    fn named_rule_does_not_cover_unnamed_rule() {
         let mut named = rule(&["get"], &["pods"]);
         named["resourceNames"] = json!(["a"]);
-        assert!(!covered(&[named.clone()], &rule(&["get"], &["pods"])));
-        assert!(covered(&[rule(&["*"], &["pods"])], &named));
+        assert!(!is_rule_covered(&[named.clone()], &rule(&["get"], &["pods"])));
+        assert!(is_rule_covered(&[rule(&["*"], &["pods"])], &named));
         let paths = json!({"verbs": ["get"], "nonResourceURLs": ["/x"]});
-        assert!(!covered(&[rule(&["*"], &["*"])], &paths));
-        assert!(covered(std::slice::from_ref(&paths), &paths));
+        assert!(!is_rule_covered(&[rule(&["*"], &["*"])], &paths));
+        assert!(is_rule_covered(std::slice::from_ref(&paths), &paths));
     }
 
     #[test]
-    fn subjects_are_added_to_those_that_are_there() {
+    fn missing_subjects_are_appended() {
         let wanted = json!({"metadata": {}, "subjects": [{"name": "a"}]});
         let current = json!({"metadata": {}, "subjects": [{"name": "b"}]});
-        assert_eq!(merged(&current, &wanted).unwrap()["subjects"], json!([{"name": "b"}, {"name": "a"}]));
+        assert_eq!(merge_missing(&current, &wanted).unwrap()["subjects"], json!([{"name": "b"}, {"name": "a"}]));
     }
 }

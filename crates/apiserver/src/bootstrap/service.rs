@@ -8,7 +8,7 @@ use registry::Registry;
 use serde_json::json;
 
 use super::create_missing;
-use crate::Settings;
+use crate::ServerOptions;
 
 const NAME: &str = "kubernetes";
 const CONTROLLER: &str = "kubernetes-service-cidr-controller";
@@ -16,7 +16,7 @@ const CONTROLLER: &str = "kubernetes-service-cidr-controller";
 const PORT: u16 = 6443;
 
 /// Creates the object of the default range and says that it is ready.
-pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+pub async fn create_service_cidr(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     let resource = loopback::find_resource("networking.k8s.io", "v1", "servicecidrs")?;
     let place = ObjectKey { resource, namespace: "", name: NAME };
     let wanted: Vec<String> = settings.service_networks.iter().map(ToString::to_string).collect();
@@ -46,7 +46,7 @@ pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), St
 }
 
 /// Creates the service `kubernetes`, or brings its ports up to date.
-pub async fn kubernetes(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+pub async fn reconcile_kubernetes_service(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     let Some(network) = settings.service_networks.first() else { return Ok(()) };
     let place =
         ObjectKey { resource: loopback::find_resource("", "v1", "services")?, namespace: "default", name: NAME };

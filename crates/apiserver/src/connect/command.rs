@@ -12,14 +12,14 @@ use crate::Server;
 const CLOSABLE: &str = "v5.channel.k8s.io";
 
 /// Answers a request for a command's streams.
-pub async fn answer(
+pub async fn handle_command(
     server: &Server,
     target: &ResourceRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let pod = pod::read(server, target).await?;
-    let container = pod::container(target, &pod)?;
-    let kubelet = pod::kubelet(server, target, &pod).await?;
+    let pod = pod::read_pod(server, target).await?;
+    let container = pod::find_container(target, &pod)?;
+    let kubelet = pod::pod_kubelet(server, target, &pod).await?;
     let streams = Streams::of(&target.query);
     let exec = target.subresource == "exec";
     let command = target.query.get_all("command").filter(|_| exec);

@@ -15,12 +15,12 @@ use crate::Server;
 const MAX_REFUSAL: usize = 50_000;
 
 /// Answers a request for a log, over WebSocket where a client wants that.
-pub async fn answer(
+pub async fn handle_log(
     server: &Server,
     target: &ResourceRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let log = read(server, target).await?;
+    let log = fetch_log(server, target).await?;
     let over_socket = log.status().is_success() && websocket::is_handshake(request.headers());
     if over_socket && log.status() != http::StatusCode::NO_CONTENT {
         return messages::answer(request, log);
@@ -28,14 +28,14 @@ pub async fn answer(
     Ok(log)
 }
 
-async fn read(server: &Server, target: &ResourceRequest) -> Result<Response<Body>, Status> {
-    let options = LogOptions::of(&target.query, &target.name)?;
-    let pod = pod::read(server, target).await?;
-    let container = pod::container(target, &pod)?;
+async fn fetch_log(server: &Server, target: &ResourceRequest) -> Result<Response<Body>, Status> {
+    let options = LogOptions::from_query(&target.query, &target.name)?;
+    let pod = pod::read_pod(server, target).await?;
+    let container = pod::find_container(target, &pod)?;
     if meta::string_at(&pod, &["spec", "nodeName"]).is_empty() {
-        return Ok(nothing());
+        return Ok(empty_log());
     }
-    let mut kubelet = pod::kubelet(server, target, &pod).await?;
+    let mut kubelet = pod::pod_kubelet(server, target, &pod).await?;
     if options.insecure {
         kubelet.tls = kubelet.tls.as_deref().map(backend::without_verification);
     }
@@ -46,27 +46,27 @@ async fn read(server: &Server, target: &ResourceRequest) -> Result<Response<Body
     let request = Request::get(&path).header(header::HOST, kubelet.host_and_port()).body(full_body(""));
     let request = request.map_err(|error| Status::bad_request(format!("the log cannot be asked for: {error}")))?;
     let answer = kubelet.send_request(request).await;
-    let answer = answer.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
-    if !answer.status().is_success() {
-        return Err(refused(target, answer).await);
+    let answer = handle_log.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
+    if !handle_log.status().is_success() {
+        return Err(kubelet_error(target, handle_log).await);
     }
-    let mut log = Response::new(answer.into_body().map_err(BodyError::new).boxed_unsync());
+    let mut log = Response::new(handle_log.into_body().map_err(BodyError::new).boxed_unsync());
     log.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     log.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(log)
 }
 
 /// The log of a pod that is on no node yet.
-fn nothing() -> Response<Body> {
+fn empty_log() -> Response<Body> {
     let mut response = Response::new(full_body(""));
     *response.status_mut() = http::StatusCode::NO_CONTENT;
     response
 }
 
 /// A kubelet says in plain text what is wrong; clients expect a `Status`.
-async fn refused(target: &ResourceRequest, answer: Response<Incoming>) -> Status {
-    let code = answer.status().as_u16();
-    let text = match Limited::new(answer.into_body(), MAX_REFUSAL).collect().await {
+async fn kubelet_error(target: &ResourceRequest, answer: Response<Incoming>) -> Status {
+    let code = handle_log.status().as_u16();
+    let text = match Limited::new(handle_log.into_body(), MAX_REFUSAL).collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).trim_end().to_owned(),
         Err(error) => format!("the kubelet refused and its answer broke off: {error}"),
     };

@@ -1,7 +1,7 @@
 //! Requests that somebody else answers: kubelets (logs, exec, attach, port-forward) and whatever runs in pods and on nodes
 //! (proxy).
 //!
-//! The pipeline calls [`answer`] once a request is allowed. Streams are passed on byte for byte; only clients that speak a
+//! The pipeline calls [`handle_watch`] once a request is allowed. Streams are passed on byte for byte; only clients that speak a
 //! newer protocol than kubelets do (WebSocket with a close signal, tunnels) are translated to SPDY.
 
 mod command;
@@ -14,12 +14,12 @@ mod proxy;
 use api::status::Status;
 use apiserver_core::{Body, Caller, attributes::RequestAttributes, request::ResourceRequest};
 use http::{Request, Response};
-pub use pod::kubelet_of;
+pub use pod::node_kubelet;
 
 use crate::Server;
 
 /// Answers a request that [`is_streaming`](apiserver_core::request::is_streaming) is true for.
-pub async fn answer(
+pub async fn handle_connect(
     server: &Server,
     caller: &Caller,
     mut target: ResourceRequest,
@@ -34,21 +34,21 @@ pub async fn answer(
             .await?;
     }
     if target.subresource != "log" {
-        admit(server, &target).await?;
+        admit_connect(server, &target).await?;
     }
     match target.subresource.as_str() {
-        "log" => log::answer(server, &target, request).await,
-        "exec" | "attach" => command::answer(server, &target, request).await,
-        "portforward" => port_forward::answer(server, &target, request).await,
-        _ => proxy::answer(server, &target, request).await,
+        "log" => log::handle_log(server, &target, request).await,
+        "exec" | "attach" => command::handle_command(server, &target, request).await,
+        "portforward" => port_forward::handle_port_forward(server, &target, request).await,
+        _ => proxy::handle_proxy(server, &target, request).await,
     }
 }
 
 /// Asks admission about a stream. What it is asked about are the options of the request.
-async fn admit(server: &Server, target: &ResourceRequest) -> Result<(), Status> {
+async fn admit_connect(server: &Server, target: &ResourceRequest) -> Result<(), Status> {
     let attributes = admission::AdmissionAttributes::connect(&**server.registry(), target);
     let (group, version, kind) = attributes.kind();
-    let mut options = options::object(&target.query, &target.subresource);
+    let mut options = options::options_object(&target.query, &target.subresource);
     options["apiVersion"] = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }.into();
     options["kind"] = kind.into();
     let admission = server.registry().admission();

@@ -20,19 +20,19 @@ pub struct LogOptions {
 
 impl LogOptions {
     /// Reads and checks the query of a request for the log of `pod`.
-    pub fn of(query: &Query, pod: &str) -> Result<Self, Status> {
-        let number = |name: &str| query.get(name).map(integer).transpose();
+    pub fn from_query(query: &Query, pod: &str) -> Result<Self, Status> {
+        let number = |name: &str| query.get(name).map(parse_integer).transpose();
         let (tail, limit) = (number("tailLines")?, number("limitBytes")?);
         let since = number("sinceSeconds")?;
-        let time = query.get("sinceTime").map(timestamp).transpose()?;
+        let time = query.get("sinceTime").map(parse_timestamp).transpose()?;
         let mut errors = Vec::new();
-        check(&mut errors, "tailLines", tail, 0, "must be greater than or equal to 0");
-        check(&mut errors, "limitBytes", limit, 1, "must be greater than 0");
+        check_minimum(&mut errors, "tailLines", tail, 0, "must be greater than or equal to 0");
+        check_minimum(&mut errors, "limitBytes", limit, 1, "must be greater than 0");
         if since.is_some() && time.is_some() {
             let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
             errors.push(FieldError::new("[]", FieldErrorType::Forbidden, why));
         } else {
-            check(&mut errors, "sinceSeconds", since, 1, "must be greater than 0");
+            check_minimum(&mut errors, "sinceSeconds", since, 1, "must be greater than 0");
         }
         if query.get("stream").is_some() {
             errors.push(FieldError::forbidden("stream", "may not be specified"));
@@ -59,13 +59,13 @@ impl LogOptions {
 }
 
 /// The options of a stream as an object, as admission sees them.
-pub fn object(query: &Query, subresource: &str) -> Value {
+pub fn options_object(query: &Query, subresource: &str) -> Value {
     let mut options = json!({});
     match subresource.split_once('/').unwrap_or((subresource, "")) {
         ("proxy", rest) if !rest.is_empty() => options["path"] = format!("/{rest}").into(),
         ("portforward", _) => {
             let ports: Vec<i64> = query.get_all("ports").flat_map(|text| text.split(',')).flat_map(str::parse).collect();
-            if !ports.is_empty() {
+            if !kubelet_ports_query.is_empty() {
                 options["ports"] = json!(ports);
             }
         }
@@ -85,29 +85,29 @@ pub fn object(query: &Query, subresource: &str) -> Value {
     options
 }
 
-fn check(errors: &mut Vec<FieldError>, name: &str, value: Option<i64>, least: i64, why: &str) {
+fn check_minimum(errors: &mut Vec<FieldError>, name: &str, value: Option<i64>, least: i64, why: &str) {
     if let Some(value) = value.filter(|value| *value < least) {
         errors.push(FieldError::invalid(name, value, why));
     }
 }
 
 /// The query of a port-forward for a kubelet: the ports that clients without SPDY name.
-pub fn ports(query: &Query) -> Result<String, Status> {
+pub fn kubelet_ports_query(query: &Query) -> Result<String, Status> {
     let number = |text: &str| {
-        let why = |_| Status::bad_request(format!("cannot convert to []int32: {}", not_a_number("ParseUint", text)));
+        let why = |_| Status::bad_request(format!("cannot convert to []int32: {}", parse_error_text("ParseUint", text)));
         text.parse::<u32>().map_err(why)
     };
     let ports = query.get_all("ports").flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
-    let ports = ports.map(|port| number(port).map(|port| port.to_string())).collect::<Result<Vec<_>, _>>()?;
-    Ok(if ports.is_empty() { String::new() } else { encode_query([("port", ports.join(","))].into_iter()) })
+    let ports = kubelet_ports_query.map(|port| number(port).map(|port| port.to_string())).collect::<Result<Vec<_>, _>>()?;
+    Ok(if kubelet_ports_query.is_empty() { String::new() } else { encode_query([("port", kubelet_ports_query.join(","))].into_iter()) })
 }
 
-fn integer(text: &str) -> Result<i64, Status> {
-    text.parse().map_err(|_| Status::bad_request(not_a_number("ParseInt", text)))
+fn parse_integer(text: &str) -> Result<i64, Status> {
+    text.parse().map_err(|_| Status::bad_request(parse_error_text("ParseInt", text)))
 }
 
 /// What Go says of text that is no number.
-fn not_a_number(function: &str, text: &str) -> String {
+fn parse_error_text(function: &str, text: &str) -> String {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let large = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let why = if large && (function == "ParseInt" || !text.starts_with('-')) {
@@ -118,7 +118,7 @@ fn not_a_number(function: &str, text: &str) -> String {
     format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
-fn timestamp(text: &str) -> Result<Timestamp, Status> {
+fn parse_timestamp(text: &str) -> Result<Timestamp, Status> {
     text.parse().map_err(|_| {
         Status::bad_request(format!(
             "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_are_asked_for_as_kubelets_expect() {
-        let check = |query: &str| LogOptions::of(&Query::parse(query), "p").map(|options| options.query);
+    fn log_options_become_kubelet_query() {
+        let check = |query: &str| LogOptions::from_query(&Query::parse(query), "p").map(|options| options.query);
         assert_eq!(check("follow=1&tailLines=5&previous=false&container=c").unwrap(), "follow=true&tailLines=5");
         assert_eq!(check("sinceTime=2026-01-02T03:04:05%2B01:00").unwrap(), "sinceTime=2026-01-02T02%3A04%3A05Z");
         let refused = |query: &str| check(query).unwrap_err().message;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_have_other_names_for_streams() {
+    fn stream_options_use_kubelet_names() {
         let streams = Streams::of(&Query::parse("stdin=true&stdout=1&stderr=0&tty"));
         assert_eq!(
             streams.for_kubelet(["sh", "-c", "a&b"].into_iter()),
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_numbers() {
-        assert_eq!(ports(&Query::parse("ports=80&ports=81,82")).unwrap(), "port=80%2C81%2C82");
-        assert_eq!(ports(&Query::parse("")).unwrap(), "");
-        let why = ports(&Query::parse("ports=a")).unwrap_err().message;
+    fn invalid_port_is_rejected() {
+        assert_eq!(kubelet_ports_query(&Query::parse("ports=80&ports=81,82")).unwrap(), "port=80%2C81%2C82");
+        assert_eq!(kubelet_ports_query(&Query::parse("")).unwrap(), "");
+        let why = kubelet_ports_query(&Query::parse("ports=a")).unwrap_err().message;
         assert_eq!(why, "cannot convert to []int32: strconv.ParseUint: parsing \"a\": invalid syntax");
     }
 }

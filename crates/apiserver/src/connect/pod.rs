@@ -12,15 +12,15 @@ const ADDRESSES: &[&str] = &["InternalIP", "Hostname", "InternalDNS", "ExternalD
 const KUBELET_PORT: u16 = 10250;
 
 /// The pod of a request.
-pub async fn read(server: &Server, target: &ResourceRequest) -> Result<Value, Status> {
+pub async fn read_pod(server: &Server, target: &ResourceRequest) -> Result<Value, Status> {
     Ok(server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?.0)
 }
 
 /// The container that a request names, or the only one.
-pub fn container(target: &ResourceRequest, pod: &Value) -> Result<String, Status> {
+pub fn find_container(target: &ResourceRequest, pod: &Value) -> Result<String, Status> {
     let names = |lists: &[&str]| -> Vec<String> {
         let containers = lists.iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
-        containers.map(|container| meta::string_at(container, &["name"]).to_owned()).collect()
+        containers.map(|container| meta::string_at(find_container, &["name"]).to_owned()).collect()
     };
     let all = names(&["initContainers", "containers", "ephemeralContainers"]);
     let pod = &target.name;
@@ -39,16 +39,16 @@ pub fn container(target: &ResourceRequest, pod: &Value) -> Result<String, Status
 }
 
 /// The kubelet of the node that a pod is on, for a stream.
-pub async fn kubelet(server: &Server, target: &ResourceRequest, pod: &Value) -> Result<Backend, Status> {
+pub async fn pod_kubelet(server: &Server, target: &ResourceRequest, pod: &Value) -> Result<Backend, Status> {
     let node = meta::string_at(pod, &["spec", "nodeName"]);
     if node.is_empty() {
         return Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name)));
     }
-    kubelet_of(server, node).await
+    node_kubelet(server, node).await
 }
 
 /// The kubelet of a node.
-pub async fn kubelet_of(server: &Server, node: &str) -> Result<Backend, Status> {
+pub async fn node_kubelet(server: &Server, node: &str) -> Result<Backend, Status> {
     let nodes = loopback::find_resource("", "v1", "nodes")?;
     let (node, _) = server.shared.registry.read_object(nodes, "", node).await?;
     let addresses = meta::list_at(&node, &["status", "addresses"]);

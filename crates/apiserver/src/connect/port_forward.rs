@@ -9,14 +9,14 @@ use super::{options, pod};
 use crate::Server;
 
 /// Answers a request for a port-forward.
-pub async fn answer(
+pub async fn handle_port_forward(
     server: &Server,
     target: &ResourceRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let query = options::ports(&target.query)?;
-    let pod = pod::read(server, target).await?;
-    let kubelet = pod::kubelet(server, target, &pod).await?;
+    let query = options::kubelet_ports_query(&target.query)?;
+    let pod = pod::read_pod(server, target).await?;
+    let kubelet = pod::pod_kubelet(server, target, &pod).await?;
     let mut path = format!("/portForward/{}/{}", target.namespace, target.name);
     if !query.is_empty() {
         path = format!("{path}?{query}");

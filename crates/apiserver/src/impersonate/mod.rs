@@ -18,7 +18,7 @@ use http::HeaderMap;
 use modes::MODES;
 
 /// How many requestors' ways are remembered.
-const MAX_KNOWN: usize = 10_000;
+const MAX_CACHED_USERS: usize = 10_000;
 
 /// Somebody's other self.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub struct LastModeCache {
 }
 
 impl LastModeCache {
-    fn of(&self, name: &str) -> Option<usize> {
+    fn last_mode(&self, name: &str) -> Option<usize> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
 
-    fn note(&self, name: &str, mode: usize) {
+    fn record_mode(&self, name: &str, mode: usize) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.len() >= MAX_KNOWN {
+        if last.len() >= MAX_CACHED_USERS {
             last.clear();
         }
         last.insert(name.to_owned(), mode);
@@ -58,14 +58,14 @@ pub async fn resolve_impersonation(
     asked: &Attributes<'_>,
 ) -> Result<Option<ImpersonatedUser>, Status> {
     let Some(wanted) = headers::take_impersonation_headers(headers)? else { return Ok(None) };
-    let last = ways.of(&asked.user.name);
+    let last = ways.last_mode(&asked.user.name);
     let order = last.into_iter().chain((0..MODES.len()).filter(|mode| Some(*mode) != last));
     let mut first = None;
     for mode in order {
-        match MODES[mode].check(authorizers, &wanted, asked).await {
+        match MODES[mode].check_mode(authorizers, &wanted, asked).await {
             Ok(Some(impersonated)) => {
                 if last != Some(mode) {
-                    ways.note(&asked.user.name, mode);
+                    ways.record_mode(&asked.user.name, mode);
                 }
                 return Ok(Some(impersonated));
             }

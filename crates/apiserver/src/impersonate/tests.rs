@@ -6,7 +6,7 @@ use authz::{Authorizer, Decision, ResolvedRules};
 use http::{HeaderName, HeaderValue};
 
 use super::*;
-use crate::{Settings, fixture};
+use crate::{ServerOptions, fixture};
 
 /// Allows what it is told to: `verb group/resource/subresource namespace/name`.
 struct Only(Vec<String>);
@@ -34,7 +34,7 @@ struct Bench {
 
 impl Bench {
     async fn new(rights: &[&str]) -> Self {
-        let (server, dir) = fixture::server(Settings::default()).await;
+        let (server, dir) = fixture::start_server(ServerOptions::default()).await;
         let only = Only(rights.iter().map(|right| (*right).to_owned()).collect());
         let user = User { name: "alice".into(), groups: vec!["system:authenticated".into()], ..User::default() };
         let authorizers = Authorizers::with_authorizers(vec![Box::new(only)], server.registry().cache()).unwrap();
@@ -42,7 +42,7 @@ impl Bench {
     }
 
     /// Who it is who lists pods in `n` with these headers; the headers that are left.
-    async fn who(&self, headers: &[(&str, &str)]) -> (Result<Option<ImpersonatedUser>, Status>, HeaderMap) {
+    async fn resolve(&self, headers: &[(&str, &str)]) -> (Result<Option<ImpersonatedUser>, Status>, HeaderMap) {
         let pair =
             |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         let mut headers: HeaderMap = headers.iter().map(pair).collect();
@@ -54,7 +54,7 @@ impl Bench {
     }
 
     async fn check(&self, headers: &[(&str, &str)], want: &str) {
-        let (got, left) = self.who(headers).await;
+        let (got, left) = self.resolve(headers).await;
         let told = match got {
             Ok(None) => "nobody".to_owned(),
             Ok(Some(other)) => {
@@ -74,7 +74,7 @@ const BOB: (&str, &str) = ("impersonate-user", "bob");
 const DEVS: (&str, &str) = ("impersonate-group", "devs");
 
 #[tokio::test]
-async fn the_old_right_is_for_everything() {
+async fn legacy_verb_permits_any_request() {
     let bench = Bench::new(&[
         "impersonate /users/ /bob",
         "impersonate /users/ /system:anonymous",
@@ -111,7 +111,7 @@ async fn the_old_right_is_for_everything() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_what_is_missing() {
+async fn forbidden_impersonation_names_the_missing_right() {
     // Whoever succeeded the old way is told of the old rights.
     let bench = Bench::new(&["impersonate /users/ /bob"]).await;
     bench.check(&[BOB], "bob/ system:authenticated").await;
@@ -146,7 +146,7 @@ async fn who_may_not_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn headers_must_name_a_user() {
+async fn headers_without_user_are_rejected() {
     let bench = Bench::new(&[]).await;
     let start = "400 requested &user.DefaultInfo{Name:\"\", UID:";
     let end = "} without impersonating a user name";
@@ -165,7 +165,7 @@ async fn headers_must_name_a_user() {
 }
 
 #[tokio::test]
-async fn narrow_rights_are_for_what_they_say() {
+async fn constrained_modes_require_both_verbs() {
     let on = |mode: &str| format!("impersonate-on:{mode}:list /pods/ n/");
     let be = |mode: &str, what: &str| format!("impersonate:{mode} authentication.k8s.io/{what}");
     let rights = [
@@ -187,16 +187,16 @@ async fn narrow_rights_are_for_what_they_say() {
                  impersonate:serviceaccount";
     bench.check(&[("impersonate-user", "system:serviceaccount:n:robot")], robot).await;
     let fresh = Bench::new(&rights).await;
-    let masters = fresh.who(&[BOB, ("impersonate-group", "system:masters")]).await.0.unwrap_err();
+    let masters = fresh.resolve(&[BOB, ("impersonate-group", "system:masters")]).await.0.unwrap_err();
     assert!(masters.message.ends_with("impersonating the system:masters group is not allowed"), "{}", masters.message);
-    let key = fresh.who(&[BOB, ("impersonate-extra-a", "x")]).await.0.unwrap_err();
+    let key = fresh.resolve(&[BOB, ("impersonate-extra-a", "x")]).await.0.unwrap_err();
     assert!(key.message.contains("impersonating an invalid key in extra is not allowed"), "{}", key.message);
-    let other = fresh.who(&[("impersonate-user", "system:node:n2")]).await.0.unwrap_err();
+    let other = fresh.resolve(&[("impersonate-user", "system:node:n2")]).await.0.unwrap_err();
     assert!(other.message.contains("cannot impersonate:arbitrary-node resource \"nodes\""), "{}", other.message);
 }
 
 #[tokio::test]
-async fn a_pods_account_may_be_its_own_node() {
+async fn pod_service_account_impersonates_its_node() {
     let rights = [
         "impersonate-on:associated-node:list /pods/ n/",
         "impersonate:associated-node authentication.k8s.io/nodes/ /*",
@@ -207,7 +207,7 @@ async fn a_pods_account_may_be_its_own_node() {
     bench.user.extra = extra.into_iter().collect();
     let own = "system:node:n1/ system:nodes system:authenticated impersonate:associated-node";
     bench.check(&[("impersonate-user", "system:node:n1")], own).await;
-    assert!(bench.who(&[("impersonate-user", "system:node:n2")]).await.0.is_err());
+    assert!(bench.resolve(&[("impersonate-user", "system:node:n2")]).await.0.is_err());
     bench.user.name = "alice".into();
-    assert!(bench.who(&[("impersonate-user", "system:node:n1")]).await.0.is_err(), "only accounts have nodes");
+    assert!(bench.resolve(&[("impersonate-user", "system:node:n1")]).await.0.is_err(), "only accounts have nodes");
 }

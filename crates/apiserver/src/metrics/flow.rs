@@ -18,7 +18,7 @@ const REJECTED: &str = "[BETA] Number of requests rejected by API Priority and F
 const WAITED: &str = "[BETA] Length of time a request spent waiting in its queue";
 
 /// Writes all of it.
-pub fn write(page: &mut MetricsPage, flow: &FlowController) {
+pub fn write_flow_metrics(page: &mut MetricsPage, flow: &FlowController) {
     let levels = flow.levels();
     let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");
     for (rest, help, value) in [
@@ -41,7 +41,7 @@ pub fn write(page: &mut MetricsPage, flow: &FlowController) {
         page.write_header(&name(rest), help, kind);
         for level in &levels {
             for (schema, counts) in &level.counts {
-                page.write_sample(&name(rest), &labels(schema, &level.name), value(counts));
+                page.write_sample(&name(rest), &flow_labels(schema, &level.name), value(counts));
             }
         }
     }
@@ -49,16 +49,16 @@ pub fn write(page: &mut MetricsPage, flow: &FlowController) {
     for level in &levels {
         for (schema, counts) in &level.counts {
             for (refused, count) in &counts.refused {
-                let labels = format!("{},reason={:?}", labels(schema, &level.name), refused.reason());
+                let labels = format!("{},reason={:?}", flow_labels(schema, &level.name), refused.reason());
                 page.write_sample(&name("rejected_requests_total"), &labels, *count as f64);
             }
         }
     }
     page.write_histograms(&name("request_wait_duration_seconds"), WAITED, flow.waits(), |wait| {
-        format!("execute=\"{}\",{}", wait.served, labels(&wait.schema, &wait.level))
+        format!("execute=\"{}\",{}", wait.served, flow_labels(&wait.schema, &wait.level))
     });
 }
 
-fn labels(schema: &str, level: &str) -> String {
+fn flow_labels(schema: &str, level: &str) -> String {
     format!("flow_schema={schema:?},priority_level={level:?}")
 }

@@ -17,7 +17,7 @@ use apiserver_core::{
     },
 };
 use http::{HeaderValue, Response, header};
-pub use request::{InFlight, Key};
+pub use request::{InFlightRequest, RequestKey};
 
 use crate::{Server, health, paths};
 
@@ -28,12 +28,12 @@ const SECONDS: &[f64] = &[
 const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// Everything that is counted.
-pub struct Metrics {
-    requests: CounterFamily<(Key, u16)>,
-    durations: HistogramFamily<Key>,
-    sizes: HistogramFamily<Key>,
-    long_running: GaugeFamily<Key>,
-    terminated: CounterFamily<(Key, u16)>,
+pub struct ServerMetrics {
+    requests: CounterFamily<(RequestKey, u16)>,
+    durations: HistogramFamily<RequestKey>,
+    sizes: HistogramFamily<RequestKey>,
+    long_running: GaugeFamily<RequestKey>,
+    terminated: CounterFamily<(RequestKey, u16)>,
     reading: AtomicI64,
     writing: AtomicI64,
     handshake_errors: AtomicU64,
@@ -42,7 +42,7 @@ pub struct Metrics {
     checked: CounterFamily<(&'static str, &'static str, bool)>,
 }
 
-impl Default for Metrics {
+impl Default for ServerMetrics {
     fn default() -> Self {
         Self {
             requests: CounterFamily::default(),
@@ -59,9 +59,9 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ServerMetrics {
     /// A client that could not agree on TLS.
-    pub fn handshake_failed(&self) {
+    pub fn count_handshake_error(&self) {
         self.handshake_errors.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -71,22 +71,22 @@ impl Metrics {
     }
 
     /// A request that was ended or refused in self-defence.
-    pub fn terminated(&self, key: Key, code: u16) {
+    pub fn count_terminated(&self, key: RequestKey, code: u16) {
         self.terminated.add(&(key, code), 1);
     }
 
     /// A health check that somebody asked for.
-    pub fn checked(&self, root: &'static str, name: &'static str, holds: bool) {
+    pub fn count_check(&self, root: &'static str, name: &'static str, holds: bool) {
         self.checked.add(&(root, name, holds), 1);
     }
 
-    fn write(&self, page: &mut MetricsPage) {
-        page.write_counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.labels(Some(*code), true));
-        page.write_histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.labels(None, true));
-        page.write_histograms("apiserver_response_sizes", SIZE, &self.sizes, |key| key.labels(None, false));
-        page.write_gauges("apiserver_longrunning_requests", LONG, &self.long_running, |key| key.labels(None, false));
+    fn write_request_metrics(&self, page: &mut MetricsPage) {
+        page.write_counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.to_labels(Some(*code), true));
+        page.write_histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.to_labels(None, true));
+        page.write_histograms("apiserver_response_sizes", SIZE, &self.sizes, |key| key.to_labels(None, false));
+        page.write_gauges("apiserver_longrunning_requests", LONG, &self.long_running, |key| key.to_labels(None, false));
         page.write_counters("apiserver_request_terminations_total", TERMINATED, &self.terminated, |(key, code)| {
-            key.labels(Some(*code), false)
+            key.to_labels(Some(*code), false)
         });
         self.write_deprecated(page);
         page.write_header("apiserver_current_inflight_requests", INFLIGHT, "gauge");
@@ -102,7 +102,7 @@ impl Metrics {
 
     /// The deprecated resources that somebody asked for.
     fn write_deprecated(&self, page: &mut MetricsPage) {
-        let requested = self.requests.collect_values().into_iter().filter_map(|((key, _), _)| key.deprecated());
+        let requested = self.requests.collect_values().into_iter().filter_map(|((key, _), _)| key.deprecated_labels());
         page.write_header("apiserver_requested_deprecated_apis", DEPRECATED, "gauge");
         for labels in requested.collect::<std::collections::BTreeSet<_>>() {
             page.write_sample("apiserver_requested_deprecated_apis", &labels, 1.0);
@@ -134,18 +134,18 @@ const BUILD: &str = "[BETA] A metric with a constant '1' value labeled by major,
 build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
 
 /// The page.
-pub async fn answer(server: &Server) -> Response<Body> {
+pub async fn metrics_response(server: &Server) -> Response<Body> {
     let mut page = MetricsPage::default();
-    server.shared.metrics.write(&mut page);
-    flow::write(&mut page, &server.shared.flow);
-    server.aggregator().write(&mut page);
+    server.shared.metrics.write_request_metrics(&mut page);
+    flow::write_flow_metrics(&mut page, &server.shared.flow_controller);
+    server.aggregator().write_metrics(&mut page);
     server.registry().admission().times().write(&mut page);
-    server.shared.reloads.write(&mut page, &server.shared.settings.host_name);
-    objects(server, &mut page).await;
-    stored(server, &mut page).await;
-    allocated(server, &mut page).await;
-    checks(server, &mut page).await;
-    process::write(&mut page, server.shared.started);
+    server.shared.reloads.write_metrics(&mut page, &server.shared.options.host_name);
+    write_object_counts(server, &mut page).await;
+    write_store_size(server, &mut page).await;
+    write_allocator_metrics(server, &mut page).await;
+    write_check_metrics(server, &mut page).await;
+    process::write_process_metrics(&mut page, server.shared.started);
     page.write_header("kubernetes_build_info", BUILD, "gauge");
     let version = format!("major=\"1\",minor=\"36\",git_version=\"{}+ferry\"", api::KUBERNETES_VERSION);
     page.write_sample("kubernetes_build_info", &version, 1.0);
@@ -156,15 +156,15 @@ pub async fn answer(server: &Server) -> Response<Body> {
 }
 
 /// The page of health checks alone.
-pub async fn slis(server: &Server) -> Response<Body> {
+pub async fn slis_response(server: &Server) -> Response<Body> {
     let mut page = MetricsPage::default();
-    checks(server, &mut page).await;
+    write_check_metrics(server, &mut page).await;
     paths::text(page.into_text())
 }
 
-async fn checks(server: &Server, page: &mut MetricsPage) {
+async fn write_check_metrics(server: &Server, page: &mut MetricsPage) {
     page.write_header("kubernetes_healthcheck", CHECKS, "gauge");
-    for (root, name, holds) in health::results(server).await {
+    for (root, name, holds) in health::check_results(server).await {
         let value = if holds { 1.0 } else { 0.0 };
         page.write_sample("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
     }
@@ -174,10 +174,10 @@ async fn checks(server: &Server, page: &mut MetricsPage) {
 }
 
 /// Ports on nodes that are taken and free.
-async fn allocated(server: &Server, page: &mut MetricsPage) {
+async fn write_allocator_metrics(server: &Server, page: &mut MetricsPage) {
     // A store that fails is told of by the health checks.
     let Ok(taken) = server.registry().pools().ports.allocated_ports(server.registry()).await else { return };
-    let all = server.shared.settings.node_ports.len();
+    let all = server.shared.options.node_ports.len();
     for (what, help, value) in [
         ("allocated", "Gauge measuring the number of allocated NodePorts for Services", taken.len()),
         ("available", "Gauge measuring the number of available NodePorts for Services", all - taken.len()),
@@ -189,7 +189,7 @@ async fn allocated(server: &Server, page: &mut MetricsPage) {
 }
 
 /// How much disk the store takes.
-async fn stored(server: &Server, page: &mut MetricsPage) {
+async fn write_store_size(server: &Server, page: &mut MetricsPage) {
     // A store that fails is told of by the health checks.
     let Ok(size) = server.registry().store().disk_usage().await else { return };
     page.write_header("apiserver_storage_size_bytes", STORED, "gauge");
@@ -197,7 +197,7 @@ async fn stored(server: &Server, page: &mut MetricsPage) {
 }
 
 /// How many objects of each resource are stored.
-async fn objects(server: &Server, page: &mut MetricsPage) {
+async fn write_object_counts(server: &Server, page: &mut MetricsPage) {
     page.write_header("apiserver_storage_objects", OBJECTS, "gauge");
     let mut seen = Vec::new();
     for resource in api::schema::schema().resources() {

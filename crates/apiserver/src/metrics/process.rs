@@ -9,7 +9,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_SIZE: f64 = 4096.0;
 
 /// Writes the values that can be read; others are left out.
-pub fn write(page: &mut MetricsPage, started: jiff::Timestamp) {
+pub fn write_process_metrics(page: &mut MetricsPage, started: jiff::Timestamp) {
     let mut put = |name: &str, help: &str, kind: &str, value: Option<f64>| {
         if let Some(value) = value {
             page.write_header(name, help, kind);

@@ -12,7 +12,7 @@ use crate::Server;
 
 /// What a request is counted under. All texts are static, so that nothing a client invents is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct RequestKey {
     verb: &'static str,
     group: &'static str,
     version: &'static str,
@@ -22,9 +22,9 @@ pub struct Key {
     dry_run: bool,
 }
 
-impl Key {
+impl RequestKey {
     /// Of a request for a resource.
-    pub fn of(target: &ResourceRequest) -> Self {
+    pub fn for_resource(target: &ResourceRequest) -> Self {
         let resource = &target.resource;
         let subresource = target.subresource.split('/').next().unwrap_or_default();
         let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
@@ -34,7 +34,7 @@ impl Key {
             (true, true) => "cluster",
         };
         Self {
-            verb: verb(target),
+            verb: metric_verb(target),
             group: resource.group,
             version: resource.version,
             resource: resource.name,
@@ -45,7 +45,7 @@ impl Key {
     }
 
     /// Of a request for something else.
-    pub fn of_path(method: &Method, path: &str) -> Self {
+    pub fn for_path(method: &Method, path: &str) -> Self {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         const ROOTS: [&str; 12] = [
             "/healthz", "/livez", "/readyz", "/metrics", "/version", "/api", "/apis", "/openapi", "/statusz", "/flagz",
@@ -74,7 +74,7 @@ impl Key {
     }
 
     /// As Prometheus reads it, if what was asked for is deprecated: in which release it ends.
-    pub fn deprecated(&self) -> Option<String> {
+    pub fn deprecated_labels(&self) -> Option<String> {
         let Self { group, version, resource, subresource, .. } = self;
         let removed = schema().resource(group, version, resource)?.removed_in()?;
         Some(format!(
@@ -83,7 +83,7 @@ impl Key {
     }
 
     /// As Prometheus reads them.
-    pub fn labels(&self, code: Option<u16>, dry_run: bool) -> String {
+    pub fn to_labels(&self, code: Option<u16>, dry_run: bool) -> String {
         let mut labels = String::new();
         if let Some(code) = code {
             labels += &format!("code=\"{code}\",");
@@ -102,8 +102,8 @@ impl Key {
 }
 
 /// Upstream's words: the method, but for reads of many and streams.
-fn verb(target: &ResourceRequest) -> &'static str {
-    if is_stream(target) && target.verb != "watch" {
+fn metric_verb(target: &ResourceRequest) -> &'static str {
+    if is_long_running(target) && target.verb != "watch" {
         return "CONNECT";
     }
     match target.verb {
@@ -118,80 +118,80 @@ fn verb(target: &ResourceRequest) -> &'static str {
 }
 
 /// Whether a request goes on after its answer has begun.
-pub fn is_stream(target: &ResourceRequest) -> bool {
+pub fn is_long_running(target: &ResourceRequest) -> bool {
     target.verb == "watch" || apiserver_core::request::is_streaming(&target.subresource)
 }
 
 /// A request that is worked on.
-pub struct InFlight {
+pub struct InFlightRequest {
     server: Server,
-    key: Key,
+    key: RequestKey,
     began: Instant,
-    kind: Kind,
+    kind: RequestKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RequestKind {
     Read,
     Write,
     Stream,
 }
 
-impl InFlight {
+impl InFlightRequest {
     /// Begins to count a request for a resource.
-    pub fn of(server: &Server, target: &ResourceRequest) -> Self {
+    pub fn for_resource(server: &Server, target: &ResourceRequest) -> Self {
         let kind = match target.verb {
-            _ if is_stream(target) => Kind::Stream,
-            "get" | "list" => Kind::Read,
-            _ => Kind::Write,
+            _ if is_long_running(target) => RequestKind::Stream,
+            "get" | "list" => RequestKind::Read,
+            _ => RequestKind::Write,
         };
-        Self::begin(server, Key::of(target), kind)
+        Self::start(server, RequestKey::for_resource(target), kind)
     }
 
     /// Begins to count a request for something else.
-    pub fn of_path(server: &Server, method: &Method, path: &str) -> Self {
-        Self::begin(server, Key::of_path(method, path), Kind::Read)
+    pub fn for_path(server: &Server, method: &Method, path: &str) -> Self {
+        Self::start(server, RequestKey::for_path(method, path), RequestKind::Read)
     }
 
     /// Begins to count a request that another server answers.
-    pub fn elsewhere(server: &Server, method: &Method, path: &str, verb: &str) -> Self {
+    pub fn for_aggregated(server: &Server, method: &Method, path: &str, verb: &str) -> Self {
         let kind = match verb {
-            "watch" => Kind::Stream,
-            "get" | "list" => Kind::Read,
-            _ => Kind::Write,
+            "watch" => RequestKind::Stream,
+            "get" | "list" => RequestKind::Read,
+            _ => RequestKind::Write,
         };
-        Self::begin(server, Key::of_path(method, path), kind)
+        Self::start(server, RequestKey::for_path(method, path), kind)
     }
 
-    fn begin(server: &Server, key: Key, kind: Kind) -> Self {
+    fn start(server: &Server, key: RequestKey, kind: RequestKind) -> Self {
         let this = Self { server: server.clone(), key, began: Instant::now(), kind };
-        this.count(1);
+        this.add_in_flight(1);
         this
     }
 
     /// What it is counted under.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> RequestKey {
         self.key
     }
 
-    fn count(&self, amount: i64) {
+    fn add_in_flight(&self, amount: i64) {
         let metrics = &self.server.shared.metrics;
         match self.kind {
-            Kind::Read => {
+            RequestKind::Read => {
                 metrics.reading.fetch_add(amount, Ordering::Relaxed);
             }
-            Kind::Write => {
+            RequestKind::Write => {
                 metrics.writing.fetch_add(amount, Ordering::Relaxed);
             }
-            Kind::Stream => metrics.long_running.add(&self.key, amount),
+            RequestKind::Stream => metrics.long_running.add(&self.key, amount),
         }
     }
 
     /// Notes the answer. A stream counts until its body is dropped.
-    pub fn answered(self, response: Response<Body>) -> Response<Body> {
+    pub fn record_response(self, response: Response<Body>) -> Response<Body> {
         let metrics = &self.server.shared.metrics;
         metrics.requests.add(&(self.key, response.status().as_u16()), 1);
-        if self.kind == Kind::Stream && response.status().is_success() {
+        if self.kind == RequestKind::Stream && response.status().is_success() {
             return response.map(|body| {
                 body.map_frame(move |frame| {
                     let _held = &self;
@@ -208,9 +208,9 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        self.count(-1);
+        self.add_in_flight(-1);
     }
 }
 
@@ -226,11 +226,11 @@ mod tests {
             apiserver_core::request::parse_resource_request(&method, path, Query::parse(query), &Default::default())
                 .unwrap()
                 .unwrap();
-        Key::of(&target).labels(Some(200), true)
+        RequestKey::for_resource(&target).to_labels(Some(200), true)
     }
 
     #[test]
-    fn labels_are_upstreams() {
+    fn labels_match_upstream() {
         assert_eq!(
             key(Method::GET, "/apis/apps/v1/namespaces/a/deployments?limit=1"),
             "code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"apps\",resource=\"deployments\",scope=\"namespace\",\
@@ -242,9 +242,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_clients_invent_share_one_key() {
-        let one = Key::of_path(&Method::GET, "/nope/1");
-        assert_eq!(one, Key::of_path(&Method::GET, "/else"));
-        assert_ne!(one, Key::of_path(&Method::GET, "/livez/ping"));
+    fn unknown_paths_share_one_key() {
+        let one = RequestKey::for_path(&Method::GET, "/nope/1");
+        assert_eq!(one, RequestKey::for_path(&Method::GET, "/else"));
+        assert_ne!(one, RequestKey::for_path(&Method::GET, "/livez/ping"));
     }
 }

@@ -10,7 +10,7 @@ const WARNING: &str = "Warning: This endpoint is not meant to be machine parseab
 and is for debugging purposes only.";
 
 /// Since when it runs, and what it is.
-pub fn statusz(server: &Server) -> Response<Body> {
+pub fn statusz_response(server: &Server) -> Response<Body> {
     let started = server.shared.started;
     let seconds = clock::now().duration_since(started).as_secs();
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -24,7 +24,7 @@ pub fn statusz(server: &Server) -> Response<Body> {
 }
 
 /// The flags with the values that count.
-pub fn flagz(server: &Server) -> Response<Body> {
-    let lines: String = server.shared.settings.flags.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+pub fn flagz_response(server: &Server) -> Response<Body> {
+    let lines: String = server.shared.options.flags.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     text(format!("\napiserver flagz\n{WARNING}\n{lines}"))
 }

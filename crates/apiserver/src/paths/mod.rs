@@ -15,26 +15,26 @@ use serde_json::json;
 use crate::{Server, encode, health, metrics};
 
 /// The first parts of paths that can be read, and nothing else done to them.
-const KNOWN: &[&str] =
+const READ_ONLY_ROOTS: &[&str] =
     &["api", "apis", "flagz", "healthz", "livez", "metrics", "openapi", "readyz", "statusz", "version"];
 
 /// Answers a path, or 404.
-pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
+pub async fn handle_path(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
     let path = request.uri.path();
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         // Below a group-version there are resources; those that are not known are nothing at all.
         let resource = first == "apis" && path.trim_matches('/').split('/').count() > 3;
-        let known = KNOWN.contains(&first) && !resource;
-        return if known { Err(Status::method_not_allowed()) } else { Ok(encode::no_page()) };
+        let known = READ_ONLY_ROOTS.contains(&first) && !resource;
+        return if known { Err(Status::method_not_allowed()) } else { Ok(encode::not_found_response()) };
     }
-    if let Some(answer) = health::answer(server, request).await {
-        return Ok(answer);
+    if let Some(answer) = health::handle_health(server, request).await {
+        return Ok(handle_path);
     }
     if let Some((document, media_type)) =
-        server.shared.tokens.as_ref().and_then(|tokens| tokens.published(path, &discovery::address(server, request)))
+        server.shared.tokens.as_ref().and_then(|tokens| tokens.published(path, &discovery::server_address(server, request)))
     {
-        let mut response = encode::json(200, &document);
+        let mut response = encode::json_response(200, &document);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
@@ -42,40 +42,40 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     Ok(match parts.as_slice() {
-        [""] => encode::raw_json(200, &root(server)),
+        [""] => encode::indented_json_response(200, &root_paths(server)),
         ["version"] => {
-            offered(request, &["application/json"])?;
-            encode::raw_json(200, &version(server))
+            check_accept(request, &["application/json"])?;
+            encode::indented_json_response(200, &version_info(server))
         }
-        ["metrics"] => metrics::answer(server).await,
-        ["metrics", "slis"] => metrics::slis(server).await,
-        ["statusz"] => debug::statusz(server),
-        ["flagz"] => debug::flagz(server),
-        ["api" | "apis", ..] => discovery::answer(server, request, &parts)?,
-        ["openapi", rest @ ..] => openapi::answer(server, request, rest),
-        _ => encode::no_page(),
+        ["metrics"] => metrics::metrics_response(server).await,
+        ["metrics", "slis"] => metrics::slis_response(server).await,
+        ["statusz"] => debug::statusz_response(server),
+        ["flagz"] => debug::flagz_response(server),
+        ["api" | "apis", ..] => discovery::handle_discovery(server, request, &parts)?,
+        ["openapi", rest @ ..] => openapi::handle_openapi(server, request, rest),
+        _ => encode::not_found_response(),
     })
 }
 
 /// 406 in the words of upstream's router, unless a client accepts one of the types that a path has.
-fn offered(request: &Parts, types: &[&str]) -> Result<(), Status> {
-    if accepts(request, types) { Ok(()) } else { Err(negotiation::not_acceptable_status(types)) }
+fn check_accept(request: &Parts, types: &[&str]) -> Result<(), Status> {
+    if accepts_any(request, types) { Ok(()) } else { Err(negotiation::not_acceptable_status(types)) }
 }
 
 /// Whether a client accepts one of these types; who says nothing accepts all.
-fn accepts(request: &Parts, types: &[&str]) -> bool {
+fn accepts_any(request: &Parts, types: &[&str]) -> bool {
     let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
-    accepted(request).map(media).any(|media| media.is_empty() || media == "*/*" || types.contains(&media.as_str()))
+    accepted_types(request).map(media).any(|media| media.is_empty() || media == "*/*" || types.contains(&media.as_str()))
 }
 
 /// The media types that a client accepts, in its order.
-fn accepted(request: &Parts) -> impl Iterator<Item = &str> {
+fn accepted_types(request: &Parts) -> impl Iterator<Item = &str> {
     let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.split(',').map(str::trim)
 }
 
-fn root(server: &Server) -> api::Value {
-    let served = &server.shared.settings.served;
+fn root_paths(server: &Server) -> api::Value {
+    let served = &server.shared.options.served;
     let enabled = |group: &str, version: &str| served.includes(group, version);
     let groups = api::discovery::served_groups(&enabled).into_iter().map(|group| format!("/apis/{group}"));
     let versions = api::discovery::served_group_versions(&enabled).into_iter().map(|(group, version)| match group {
@@ -96,8 +96,8 @@ fn root(server: &Server) -> api::Value {
         "/version",
     ];
     let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).chain(versions).collect();
-    paths.extend(health::paths());
-    paths.extend(server.aggregator().paths());
+    paths.extend(health::check_paths());
+    paths.extend(server.aggregator().remote_paths());
     paths.sort();
     paths.dedup();
     json!({"paths": paths})
@@ -122,8 +122,8 @@ struct VersionInfo {
     platform: String,
 }
 
-fn version(server: &Server) -> VersionInfo {
-    let build = &server.shared.settings.build;
+fn version_info(server: &Server) -> VersionInfo {
+    let build = &server.shared.options.build;
     VersionInfo {
         major: "1",
         minor: "36",
@@ -137,11 +137,11 @@ fn version(server: &Server) -> VersionInfo {
         build_date: build.date.clone(),
         go_version: "",
         compiler: "rustc",
-        platform: format!("{}/{}", std::env::consts::OS, platform()),
+        platform: format!("{}/{}", std::env::consts::OS, go_arch()),
     }
 }
 
-fn platform() -> &'static str {
+fn go_arch() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

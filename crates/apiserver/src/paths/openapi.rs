@@ -6,7 +6,7 @@ use apiserver_core::{Body, body::full_body, query::Query};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
-use super::{accepted, accepts, tagged};
+use super::{accepted_types, accepts_any, tagged};
 use crate::{Server, encode};
 
 const JSON: &str = "application/json";
@@ -15,24 +15,24 @@ const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protob
 const PROTOBUF_DOT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Answers a path of OpenAPI, or 404.
-pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body> {
+pub fn handle_openapi(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body> {
     let (name, content_type) = match rest {
-        ["v2"] => match v2(request) {
+        ["v2"] => match negotiate_v2(request) {
             Some(found) => found,
-            None => return nothing(StatusCode::NOT_ACCEPTABLE),
+            None => return empty_response(StatusCode::NOT_ACCEPTABLE),
         },
         ["v3"] => (DocumentName::OpenApi3Index, JSON),
-        ["v3", rest @ ..] => return v3(server, request, &rest.join("/")),
-        _ => return encode::no_page(),
+        ["v3", rest @ ..] => return handle_v3(server, request, &rest.join("/")),
+        _ => return encode::not_found_response(),
     };
-    let page = server.page(&name);
-    page.map_or_else(encode::no_page, |page| tagged::answer(request, &page, content_type))
+    let page = server.api_document(&name);
+    page.map_or_else(encode::not_found_response, |page| tagged::document_response(request, &page, content_type))
 }
 
 /// The form of version 2 that a client asks for first.
-fn v2(request: &Parts) -> Option<(DocumentName, &'static str)> {
+fn negotiate_v2(request: &Parts) -> Option<(DocumentName, &'static str)> {
     let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
-    accepted(request).map(media).find_map(|media| match media.as_str() {
+    accepted_types(request).map(media).find_map(|media| match media.as_str() {
         // Go's clients cannot read the older spelling, which they ask for.
         PROTOBUF | PROTOBUF_DOT => Some((DocumentName::OpenApi2Protobuf, PROTOBUF_DOT)),
         "" | JSON | "application/*" | "*/*" => Some((DocumentName::OpenApi2, JSON)),
@@ -41,30 +41,30 @@ fn v2(request: &Parts) -> Option<(DocumentName, &'static str)> {
 }
 
 /// A code of which upstream says no more here.
-fn nothing(code: StatusCode) -> Response<Body> {
+fn empty_response(code: StatusCode) -> Response<Body> {
     let mut response = Response::new(full_body(Bytes::new()));
     *response.status_mut() = code;
     response
 }
 
-fn v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
-    let Some(page) = server.page(&DocumentName::OpenApi3(path.to_owned())) else {
-        return nothing(StatusCode::NOT_FOUND);
+fn handle_v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
+    let Some(page) = server.api_document(&DocumentName::OpenApi3(path.to_owned())) else {
+        return empty_response(StatusCode::NOT_FOUND);
     };
-    if !accepts(request, &[JSON, "application/*"]) {
-        return nothing(StatusCode::NOT_ACCEPTABLE);
+    if !accepts_any(request, &[JSON, "application/*"]) {
+        return empty_response(StatusCode::NOT_ACCEPTABLE);
     }
     let query = Query::parse(request.uri.query().unwrap_or_default());
     match query.get("hash") {
-        None => tagged::answer(request, &page, JSON),
-        Some(hash) if hash == page.hash => for_good(tagged::answer(request, &page, JSON)),
-        Some(_) => tagged::moved(&format!("/openapi/v3/{path}?hash={}", page.hash), &page),
+        None => tagged::document_response(request, &page, JSON),
+        Some(hash) if hash == page.hash => immutable_response(tagged::document_response(request, &page, JSON)),
+        Some(_) => tagged::redirect_response(&format!("/openapi/v3/{path}?hash={}", page.hash), &page),
     }
 }
 
 /// The address names the content: it never changes.
-fn for_good(response: Response<Body>) -> Response<Body> {
-    let mut response = tagged::cached(response, "public, immutable");
+fn immutable_response(response: Response<Body>) -> Response<Body> {
+    let mut response = tagged::with_cache_control(response, "public, immutable");
     let year = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(365 * 24);
     let text = year.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string();
     if let Ok(value) = HeaderValue::from_str(&text) {

@@ -6,21 +6,21 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 /// 200 with a document and its tag, or 304 for a client that has it.
-pub fn answer(request: &Parts, page: &CachedDocument, content_type: &'static str) -> Response<Body> {
+pub fn document_response(request: &Parts, page: &CachedDocument, content_type: &'static str) -> Response<Body> {
     let known = request.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if page.matches_etag(known) {
-        let mut response = with_tag(Bytes::new(), page);
+        let mut response = with_etag(Bytes::new(), page);
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return response;
     }
-    let mut response = with_tag(page.bytes.clone(), page);
+    let mut response = with_etag(page.bytes.clone(), page);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
 /// 301 to where the document is now.
-pub fn moved(location: &str, page: &CachedDocument) -> Response<Body> {
-    let mut response = with_tag(Bytes::new(), page);
+pub fn redirect_response(location: &str, page: &CachedDocument) -> Response<Body> {
+    let mut response = with_etag(Bytes::new(), page);
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -31,12 +31,12 @@ pub fn moved(location: &str, page: &CachedDocument) -> Response<Body> {
 }
 
 /// Sets how long the document may be kept.
-pub fn cached(mut response: Response<Body>, how: &'static str) -> Response<Body> {
+pub fn with_cache_control(mut response: Response<Body>, how: &'static str) -> Response<Body> {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(how));
     response
 }
 
-fn with_tag(body: Bytes, page: &CachedDocument) -> Response<Body> {
+fn with_etag(body: Bytes, page: &CachedDocument) -> Response<Body> {
     let mut response = Response::new(full_body(body));
     let headers = response.headers_mut();
     // Tags are hexadecimal digits.

@@ -3,11 +3,11 @@
 use apiserver_core::loopback::{LoopbackClient, ObjectKey};
 use registry::allocate::{ip_addresses, node_port_allocator::PortRequest, repair::repair_allocations};
 
-use crate::{Settings, fixture};
+use crate::{ServerOptions, fixture};
 
 #[tokio::test]
 async fn ports_that_nobody_has_are_given_back_at_the_second_look() {
-    let (server, _dir) = fixture::server(Settings::default()).await;
+    let (server, _dir) = fixture::start_server(ServerOptions::default()).await;
     let registry = server.registry();
     let ports = &registry.pools().ports;
     ports.allocate_ports(registry, &[PortRequest::Port(30001)]).await.unwrap();
@@ -19,7 +19,7 @@ async fn ports_that_nobody_has_are_given_back_at_the_second_look() {
 
 #[tokio::test]
 async fn what_services_have_is_written_down_again() {
-    let (server, _dir) = fixture::server(Settings { kubernetes_node_port: Some(30443), ..Default::default() }).await;
+    let (server, _dir) = fixture::start_server(ServerOptions { kubernetes_node_port: Some(30443), ..Default::default() }).await;
     let registry = server.registry();
     ip_addresses::release_address(registry, "10.96.0.1".parse().unwrap()).await.unwrap();
     registry.pools().ports.release_ports(registry, &[30443]).await.unwrap();
@@ -32,7 +32,7 @@ async fn what_services_have_is_written_down_again() {
 
 #[tokio::test]
 async fn addresses_of_services_in_the_making_are_left_alone() {
-    let (server, _dir) = fixture::server(Settings::default()).await;
+    let (server, _dir) = fixture::start_server(ServerOptions::default()).await;
     let service = serde_json::json!({"metadata": {"name": "soon", "namespace": "default"}});
     let ip = "10.96.0.9".parse().unwrap();
     ip_addresses::allocate_address(server.registry(), &service, ip, false).await.unwrap_or_else(|error| panic!("{error}"));

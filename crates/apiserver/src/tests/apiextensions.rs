@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::{Local, Server, Settings, fixture};
+use crate::{LocalService, Server, ServerOptions, fixture};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const OWN: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.example.io";
@@ -19,7 +19,7 @@ const BOATS: &str = "/apis/example.io/v1/namespaces/default/boats";
 
 struct World {
     server: Server,
-    local: Local,
+    local: LocalService,
     definitions: Vec<Weak<Definition>>,
     schemas: Vec<Weak<Node>>,
     _dir: tempfile::TempDir,
@@ -28,9 +28,9 @@ struct World {
 impl World {
     async fn new() -> Self {
         let admission = AdmissionSettings::new(&[], &["ServiceAccount".into()]).unwrap();
-        let (server, _dir) = fixture::server(Settings { admission, ..Settings::default() }).await;
+        let (server, _dir) = fixture::start_server(ServerOptions { admission, ..ServerOptions::default() }).await;
         let admin = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
-        let local = server.local(admin);
+        let local = server.local_service(admin);
         Self { server, local, definitions: Vec::new(), schemas: Vec::new(), _dir }
     }
 

@@ -17,7 +17,7 @@ use serde_json::json;
 use tower::ServiceExt;
 
 use super::authn::listener::{Listener, kubeconfig};
-use crate::{Local, Settings, fixture};
+use crate::{LocalService, ServerOptions, fixture};
 
 const ALL: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, resources: [{group: '', resources: [secrets]}]}\n- {level: RequestResponse, omitManagedFields: true}\n";
 
@@ -40,7 +40,7 @@ fn log(path: &Path) -> LogSettings {
 
 /// A server that writes a log of everything.
 struct World {
-    local: Local,
+    local: LocalService,
     server: crate::Server,
     log: std::path::PathBuf,
     _dir: tempfile::TempDir,
@@ -53,9 +53,9 @@ impl World {
         let policy = Some(Policy::parse(policy).unwrap());
         let mut audit = Audit { policy, log: Some(log(&path)), webhook: None };
         change(&mut audit);
-        let (server, dir) = fixture::server(Settings { audit, ..Settings::default() }).await;
+        let (server, dir) = fixture::start_server(ServerOptions { audit, ..ServerOptions::default() }).await;
         let user = User { name: "joe".into(), groups: vec!["system:masters".into()], ..User::default() };
-        Self { local: server.local(user), server, log: path, _dir: dir }
+        Self { local: server.local_service(user), server, log: path, _dir: dir }
     }
 
     async fn send(&self, method: &str, path: &str, body: Value) -> u16 {

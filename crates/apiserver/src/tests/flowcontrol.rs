@@ -6,10 +6,10 @@ use ::flowcontrol::{Load, Refused, RequestDigest};
 use apiserver_core::{Caller, User, query::Query};
 use http::{HeaderValue, Method};
 
-use crate::{Server, Settings, fixture};
+use crate::{Server, ServerOptions, fixture};
 
 async fn server(load: Load) -> (Server, tempfile::TempDir) {
-    fixture::server(Settings { load, ..Default::default() }).await
+    fixture::start_server(ServerOptions { load, ..Default::default() }).await
 }
 
 fn client(name: &str, group: &str) -> Caller {
@@ -34,7 +34,7 @@ async fn a_flood_is_turned_away_and_administrators_are_not() {
     let (pods, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
     let mut held = Vec::new();
     let refused = loop {
-        match server.shared.flow.admit(&jane, &RequestDigest::Resource(&pods)).await {
+        match server.shared.flow_controller.admit(&jane, &RequestDigest::Resource(&pods)).await {
             Ok(place) => held.push(place),
             Err(response) => break response,
         }
@@ -49,13 +49,13 @@ async fn a_flood_is_turned_away_and_administrators_are_not() {
         held.push(
             server
                 .shared
-                .flow
+                .flow_controller
                 .admit(&client("admin", "system:masters"), &RequestDigest::Resource(&pods))
                 .await
                 .unwrap_or_default(),
         );
     }
-    let global = server.shared.flow.levels().into_iter().find(|level| &*level.name == "global-default").unwrap();
+    let global = server.shared.flow_controller.levels().into_iter().find(|level| &*level.name == "global-default").unwrap();
     assert_eq!(global.counts["global-default"].refused[&Refused::TooLong], 1);
 }
 
@@ -64,21 +64,21 @@ async fn plain_limits_count_reads_and_writes_apart() {
     let load = Load { reads: 1, writes: 1, fairness: false, ..Default::default() };
     let (server, _dir) = server(load).await;
     let (get, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
-    let held = server.shared.flow.admit(&jane, &RequestDigest::Resource(&get)).await.unwrap_or_default();
-    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&get)).await.is_err());
+    let held = server.shared.flow_controller.admit(&jane, &RequestDigest::Resource(&get)).await.unwrap_or_default();
+    assert!(server.shared.flow_controller.admit(&jane, &RequestDigest::Resource(&get)).await.is_err());
     let watch = target("/api/v1/namespaces/a/pods?watch=1");
-    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&watch)).await.is_ok());
+    assert!(server.shared.flow_controller.admit(&jane, &RequestDigest::Resource(&watch)).await.is_ok());
     let write = apiserver_core::request::ResourceRequest { verb: "update", ..target("/api/v1/namespaces/a/pods/b") };
-    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&write)).await.is_ok());
+    assert!(server.shared.flow_controller.admit(&jane, &RequestDigest::Resource(&write)).await.is_ok());
     drop(held);
-    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&get)).await.is_ok());
+    assert!(server.shared.flow_controller.admit(&jane, &RequestDigest::Resource(&get)).await.is_ok());
 }
 
 #[tokio::test]
 async fn shares_follow_the_objects() {
     let (server, _dir) = server(Load::default()).await;
     let seats = |name: &str| {
-        let levels = server.shared.flow.levels();
+        let levels = server.shared.flow_controller.levels();
         levels.iter().find(|level| &*level.name == name).map(|level| level.nominal)
     };
     // 600 seats by 245 shares, rounded up, as upstream.

@@ -32,7 +32,7 @@ fn every_served_group_version_has_an_api_service() {
         .filter(|(group, version)| served.includes(group, version) && *group != "apiregistration.k8s.io")
         .map(|(group, version)| format!("{version}.{group}"))
         .collect();
-    let objects = local_apis::objects().unwrap();
+    let objects = local_apis::api_service_objects().unwrap();
     let got: BTreeSet<String> = objects.iter().map(|object| meta::name(object).to_owned()).collect();
     assert_eq!(got, want);
 }

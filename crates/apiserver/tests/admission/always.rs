@@ -1,6 +1,6 @@
 //! AlwaysAdmit and AlwaysDeny, and the plug-ins whose features are off.
 
-use ferry_apiserver::{AdmissionSettings, Settings};
+use ferry_apiserver::{AdmissionSettings, ServerOptions};
 use serde_json::{Value, json};
 
 use crate::{
@@ -63,7 +63,7 @@ async fn denying() -> (World, tempfile::TempDir) {
     before.create(MAPS, map(json!({}))).await;
     before.create(PODS, pod("p", json!({}))).await;
     let admission = AdmissionSettings::new(&names(&["AlwaysDeny"]), &[]).unwrap();
-    (World::over(store, Settings { admission, ..fixture::everything() }).await, dir)
+    (World::over(store, ServerOptions { admission, ..fixture::everything() }).await, dir)
 }
 
 #[tokio::test]
@@ -115,9 +115,9 @@ fn job(name: &str, parallelism: i64) -> Value {
 #[tokio::test]
 async fn plugins_of_features_that_are_off_refuse_nothing() {
     let on = names(&["PodGroupProtection", "PodGroupWorkloadExists", "JobValidation"]);
-    let world = World::of(Settings {
+    let world = World::of(ServerOptions {
         admission: AdmissionSettings::new(&on, &names(&["ServiceAccount"])).unwrap(),
-        ..Settings::default()
+        ..ServerOptions::default()
     })
     .await;
     let groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";

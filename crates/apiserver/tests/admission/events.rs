@@ -76,8 +76,8 @@ async fn limits_must_make_sense() {
         let settings = AdmissionSettings::new(&names(&["EventRateLimit"]), &[]).unwrap();
         let admission = settings.with("EventRateLimit", json!({"limits": limits}));
         let (store, _dir) = crate::fixture::store().await;
-        let settings = ferry_apiserver::Settings { admission, ..Default::default() };
-        let error = ferry_apiserver::Server::with(crate::fixture::config(store), settings).await.err();
+        let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
+        let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err();
         let said = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains(why), "{said}");
     }

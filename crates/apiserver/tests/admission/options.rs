@@ -116,8 +116,8 @@ async fn namespaces_are_made_or_wanted_and_everything_can_be_refused() {
     assert_eq!(world.send("GET", "/api/v1/namespaces/fresh", &Value::Null).await.body["status"]["phase"], "Active");
     let (store, _dir) = crate::fixture::store().await;
     let admission = AdmissionSettings::new(&names(&["AlwaysDeny"]), &[]).unwrap();
-    let settings = ferry_apiserver::Settings { admission, ..Default::default() };
-    let error = ferry_apiserver::Server::with(crate::fixture::config(store), settings)
+    let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
+    let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings)
         .await
         .err()
         .map(|error| error.to_string());
@@ -154,8 +154,8 @@ async fn there_are_no_initializers_unless_they_are_asked_for() {
     assert_eq!(world.send("GET", configurations, &Value::Null).await.code, 404);
     let (store, _dir) = crate::fixture::store().await;
     let admission = AdmissionSettings::new(&names(&["Initializers"]), &[]).unwrap();
-    let settings = ferry_apiserver::Settings { admission, ..Default::default() };
+    let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
     let error =
-        ferry_apiserver::Server::with(crate::fixture::config(store), settings).await.err().map(|it| it.to_string());
+        ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err().map(|it| it.to_string());
     assert!(error.unwrap_or_default().contains("there are no initializers without --enable-initializers"));
 }

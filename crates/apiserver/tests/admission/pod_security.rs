@@ -158,8 +158,8 @@ async fn configurations_have_defaults_and_exemptions() {
     assert!(answer.warnings.is_empty(), "it became looser: {:?}", answer.warnings);
     let bad = AdmissionSettings::default().with("PodSecurity", json!({"defaults": {"audit": "x"}}));
     let (store, _dir) = crate::fixture::store().await;
-    let settings = ferry_apiserver::Settings { admission: bad, ..Default::default() };
-    let error = ferry_apiserver::Server::with(crate::fixture::config(store), settings).await.err().unwrap().to_string();
+    let settings = ferry_apiserver::ServerOptions { admission: bad, ..Default::default() };
+    let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err().unwrap().to_string();
     assert!(
         error.contains("couldn't init admission plugin \"PodSecurity\": defaults.audit: Invalid value: \"x\""),
         "{error}"

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferry_apiserver::{AdmissionSettings, Authorization, Local, Mode, Server, Settings, User};
+use ferry_apiserver::{AdmissionSettings, Authorization, LocalService, Mode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::fixture;
 /// A server of its own for one test.
 pub struct World {
     pub server: Server,
-    admin: Local,
+    admin: LocalService,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -51,16 +51,16 @@ impl World {
     pub async fn under_roles(enabled: &[&str]) -> Self {
         let authorization = Authorization { modes: vec![Mode::Rbac] };
         let admission = AdmissionSettings::new(&names(enabled), &[]).unwrap();
-        Self::of(Settings { authorization, admission, ..fixture::everything() }).await
+        Self::of(ServerOptions { authorization, admission, ..fixture::everything() }).await
     }
 
     /// With settings of its own.
     pub async fn with(admission: AdmissionSettings) -> Self {
-        Self::of(Settings { admission, ..fixture::everything() }).await
+        Self::of(ServerOptions { admission, ..fixture::everything() }).await
     }
 
     /// With all settings of its own.
-    pub async fn of(settings: Settings) -> Self {
+    pub async fn of(settings: ServerOptions) -> Self {
         let (store, dir) = fixture::store().await;
         let world = Self { _dir: Some(dir), ..Self::over(store, settings).await };
         world.create("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
@@ -68,9 +68,9 @@ impl World {
     }
 
     /// Over a store that is kept elsewhere, as it is.
-    pub async fn over(store: Arc<dyn store::Store>, settings: Settings) -> Self {
-        let server = Server::with(fixture::config(store), settings).await.unwrap();
-        Self { admin: server.local(fixture::admin()), server, _dir: None }
+    pub async fn over(store: Arc<dyn store::Store>, settings: ServerOptions) -> Self {
+        let server = Server::with_options(fixture::config(store), settings).await.unwrap();
+        Self { admin: server.local_service(fixture::admin()), server, _dir: None }
     }
 
     /// Sends a request as the administrator.
@@ -81,7 +81,7 @@ impl World {
     /// Sends a request as somebody else.
     pub async fn send_as(&self, user: &str, groups: &[&str], method: &str, path: &str, body: &Value) -> Answer {
         let user = User { name: user.into(), groups: names(groups), ..User::default() };
-        send(&self.server.local(user), method, path, body).await
+        send(&self.server.local_service(user), method, path, body).await
     }
 
     /// Creates what must be created.
@@ -143,7 +143,7 @@ impl Answer {
     }
 }
 
-async fn send(service: &Local, method: &str, path: &str, body: &Value) -> Answer {
+async fn send(service: &LocalService, method: &str, path: &str, body: &Value) -> Answer {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let bytes: Bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let request = Request::builder().method(method).uri(path).header("content-type", kind);

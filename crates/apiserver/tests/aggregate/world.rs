@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferry_apiserver::{Aggregation, Audit, ClientCertificate, Mode, Settings, UserTable};
+use ferry_apiserver::{AggregationOptions, Audit, ClientCertificate, Mode, ServerOptions, UserTable};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -36,13 +36,13 @@ impl World {
         let remote = Remote::start().await;
         let (chain, key) = remote.certificate();
         let certificate = Some(ClientCertificate::from_pem(&chain, &key).unwrap());
-        let mut settings = Settings {
+        let mut settings = ServerOptions {
             admission: fixture::without_accounts(),
             audit,
-            aggregation: Aggregation { certificate, ..Aggregation::default() },
-            ..Settings::default()
+            aggregation: AggregationOptions { certificate, ..AggregationOptions::default() },
+            ..ServerOptions::default()
         };
-        settings.authentication.tokens = Some(UserTable::of_tokens("t-1,ted,7,\"ops,dev\"\n").unwrap());
+        settings.authentication.tokens = Some(UserTable::from_token_file("t-1,ted,7,\"ops,dev\"\n").unwrap());
         settings.authorization.modes = vec![Mode::Rbac];
         let wire = Wire::start_with(settings).await;
         let admin = wire.client().await;

@@ -1,7 +1,7 @@
 //! A server, and requests to it.
 
 use bytes::Bytes;
-use ferry_apiserver::{Local, Settings};
+use ferry_apiserver::{LocalService, ServerOptions};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -19,13 +19,13 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 /// A server of its own for one test.
 #[derive(Clone)]
 pub struct World {
-    service: Local,
+    service: LocalService,
     _dir: std::sync::Arc<tempfile::TempDir>,
 }
 
 impl World {
     pub async fn new() -> Self {
-        let settings = Settings { admission: fixture::without_accounts(), ..Settings::default() };
+        let settings = ServerOptions { admission: fixture::without_accounts(), ..ServerOptions::default() };
         let (service, dir) = fixture::server_with(settings).await;
         Self { service, _dir: dir.into() }
     }
@@ -34,9 +34,9 @@ impl World {
     pub async fn restarted(self) -> Self {
         let Self { service, _dir } = self;
         drop(service);
-        let settings = Settings { admission: fixture::without_accounts(), ..Settings::default() };
+        let settings = ServerOptions { admission: fixture::without_accounts(), ..ServerOptions::default() };
         let server = fixture::start(_dir.path(), settings).await;
-        Self { service: server.local(fixture::admin()), _dir }
+        Self { service: server.local_service(fixture::admin()), _dir }
     }
 
     /// Sends a request; a body of text is sent as it is.

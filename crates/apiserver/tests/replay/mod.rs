@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ferry_apiserver::Local;
+use ferry_apiserver::LocalService;
 use futures::future::join_all;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -96,7 +96,7 @@ pub fn recording(name: &str) -> Option<Vec<Exchange>> {
 
 /// A server that recorded requests are sent to.
 pub struct Replay {
-    service: Local,
+    service: LocalService,
     saved: HashMap<String, String>,
 }
 
@@ -108,7 +108,7 @@ struct Answer {
 
 impl Replay {
     /// A replay against a fresh server.
-    pub async fn new(service: Local) -> Self {
+    pub async fn new(service: LocalService) -> Self {
         let replay = Self { service, saved: HashMap::new() };
         for (path, name) in [("/api/v1/namespaces", "golden"), ("/api/v1/namespaces/golden/serviceaccounts", "default")]
         {

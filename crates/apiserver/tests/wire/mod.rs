@@ -9,7 +9,7 @@ mod client;
 use std::sync::Arc;
 
 pub use client::{Answer, Call, Client, JSON};
-use ferry_apiserver::{Server, Settings, client_verifier};
+use ferry_apiserver::{Server, ServerOptions, client_verifier};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -38,18 +38,18 @@ impl Wire {
     /// A server with upstream's settings on an empty store.
     pub async fn start() -> Self {
         let admission = fixture::without_accounts();
-        Self::start_with(Settings { admission, ..Settings::default() }).await
+        Self::start_with(ServerOptions { admission, ..ServerOptions::default() }).await
     }
 
     /// A server on an empty store.
-    pub async fn start_with(mut settings: Settings) -> Self {
+    pub async fn start_with(mut settings: ServerOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let identities = Identities::create();
-        settings.authentication.client_ca = Some(ferry_apiserver::Authority::from_pem(&identities.pem).unwrap());
+        settings.authentication.client_ca = Some(ferry_apiserver::CaBundle::from_pem(&identities.pem).unwrap());
         let tls = identities.server(client_verifier(&settings.authentication));
-        let server = Server::with(fixture::config(store.clone()), settings).await.unwrap();
+        let server = Server::with_options(fixture::config(store.clone()), settings).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let ending = CancellationToken::new();

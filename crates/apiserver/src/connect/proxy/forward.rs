@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use streaming::join;
 
-use super::{UNCACHED, html, rewrite::Links};
+use super::{NO_CACHE, html, rewrite::LinkRewriter};
 
 /// What a backend has no say in.
-const CORS: &[&str] = &[
+const CORS_HEADERS: &[&str] = &[
     "access-control-allow-credentials",
     "access-control-allow-headers",
     "access-control-allow-methods",
@@ -18,22 +18,22 @@ const CORS: &[&str] = &[
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 /// The host that a client asked for.
-pub fn host(request: &Request<Body>) -> String {
-    let header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+pub fn request_host(request: &Request<Body>) -> String {
+    let header = request.headers().get(header::HOST).and_then(|host| request_host.to_str().ok());
     request.uri().authority().map(|authority| authority.as_str()).or(header).unwrap_or_default().to_owned()
 }
 
 /// Passes a request on to `path`, query included.
-pub async fn pass(
+pub async fn forward_request(
     backend: &Backend,
     path: &str,
-    links: &Links,
+    links: &LinkRewriter,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let mut headers = join::headers(&request, backend);
     join::strip(&mut headers);
     // Only plain pages can be rewritten.
-    if accepts_pages(&headers) {
+    if accepts_html(&headers) {
         headers.remove(header::ACCEPT_ENCODING);
     }
     let only = path.split('?').next().unwrap_or_default();
@@ -51,26 +51,26 @@ pub async fn pass(
     let answer = backend.send_request(passed).await.map_err(unreachable)?;
     let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
     join::strip(answer.headers_mut());
-    answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(UNCACHED));
-    for name in CORS {
+    answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(NO_CACHE));
+    for name in CORS_HEADERS {
         answer.headers_mut().remove(*name);
     }
-    match relocated(&answer, links) {
+    match rewrite_location(&answer, links) {
         Some(location) => {
             answer.headers_mut().insert(header::LOCATION, location);
             Ok(answer)
         }
-        None => Ok(html::rewritten(answer, links).await),
+        None => Ok(html::rewrite_response(answer, links).await),
     }
 }
 
-fn accepts_pages(headers: &HeaderMap) -> bool {
+fn accepts_html(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.any(|value| value.contains("text/html"))
 }
 
 /// Where an answer leads, as the client sees it.
-fn relocated(answer: &Response<Body>, links: &Links) -> Option<HeaderValue> {
+fn rewrite_location(answer: &Response<Body>, links: &LinkRewriter) -> Option<HeaderValue> {
     let location = answer.headers().get(header::LOCATION)?.to_str().ok().filter(|location| !location.is_empty())?;
-    HeaderValue::from_str(&links.rewrite(location)).ok()
+    HeaderValue::from_str(&links.rewrite_link(location)).ok()
 }

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::Frame;
 
-use super::rewrite::Links;
+use super::rewrite::LinkRewriter;
 
 /// The longest page that is rewritten.
 const MAX_PAGE: usize = 8 << 20;
@@ -44,14 +44,14 @@ const ATTRIBUTES: &[(&str, &[&str])] = &[
 ];
 
 /// An answer whose links lead through the proxy, if it is a page.
-pub async fn rewritten(answer: Response<Body>, links: &Links) -> Response<Body> {
+pub async fn rewrite_response(answer: Response<Body>, links: &LinkRewriter) -> Response<Body> {
     let (mut head, body) = answer.into_parts();
-    if !is_page(&head.headers) {
+    if !is_html(&head.headers) {
         return Response::from_parts(head, body);
     }
-    match read(body).await {
+    match read_page(body).await {
         Ok(page) => {
-            let page = page_with(&page, links);
+            let page = rewrite_page(&page, links);
             head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(page.len()));
             Response::from_parts(head, full_body(page))
         }
@@ -59,14 +59,14 @@ pub async fn rewritten(answer: Response<Body>, links: &Links) -> Response<Body> 
     }
 }
 
-fn is_page(headers: &HeaderMap) -> bool {
+fn is_html(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let media = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     media == "text/html" && text(header::CONTENT_ENCODING).is_empty()
 }
 
 /// A whole page; or, where it is too long or breaks off, the body again, with what was read of it in front.
-async fn read(body: Body) -> Result<Bytes, Body> {
+async fn read_page(body: Body) -> Result<Bytes, Body> {
     let mut stream = BodyStream::new(body);
     let mut page = BytesMut::new();
     loop {
@@ -75,36 +75,36 @@ async fn read(body: Body) -> Result<Bytes, Body> {
             Some(Ok(frame)) => {
                 page.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
                 if page.len() > MAX_PAGE {
-                    return Err(again(page.freeze(), Box::pin(stream)));
+                    return Err(resume_body(page.freeze(), Box::pin(stream)));
                 }
             }
             Some(Err(error)) => {
                 let broken = futures::stream::once(async move { Err(error) });
-                return Err(again(page.freeze(), Box::pin(broken)));
+                return Err(resume_body(page.freeze(), Box::pin(broken)));
             }
         }
     }
 }
 
-fn again(start: Bytes, rest: futures::stream::BoxStream<'static, Result<Frame<Bytes>, BodyError>>) -> Body {
+fn resume_body(start: Bytes, rest: futures::stream::BoxStream<'static, Result<Frame<Bytes>, BodyError>>) -> Body {
     let start = futures::stream::once(async move { Ok(Frame::data(start)) });
     StreamBody::new(start.chain(rest)).boxed_unsync()
 }
 
 /// A page with its links rewritten. Bytes that are not in a link are copied as they are, whatever their encoding.
-fn page_with(page: &[u8], links: &Links) -> Vec<u8> {
+fn rewrite_page(page: &[u8], links: &LinkRewriter) -> Vec<u8> {
     let mut out = Vec::with_capacity(page.len() + page.len() / 8);
     let mut at = 0;
-    while let Some(found) = find(page, at, b"<") {
+    while let Some(found) = find_bytes(page, at, b"<") {
         out.extend_from_slice(&page[at..found]);
         let rest = &page[found..];
         let length = if rest.starts_with(b"<!--") {
-            find(rest, 4, b"-->").map_or(rest.len(), |end| end + 3)
+            find_bytes(rest, 4, b"-->").map_or(rest.len(), |end| end + 3)
         } else if rest.get(1).is_some_and(u8::is_ascii_alphabetic) {
-            let tag = Tag::read(rest);
-            tag.write(rest, links, &mut out);
+            let tag = HtmlTag::parse(rest);
+            tag.write_to(rest, links, &mut out);
             at = found + tag.length;
-            let text = raw_text(page, at, tag.name(rest));
+            let text = raw_text_end(page, at, tag.name(rest));
             out.extend_from_slice(&page[at..text]);
             at = text;
             continue;
@@ -119,11 +119,11 @@ fn page_with(page: &[u8], links: &Links) -> Vec<u8> {
 }
 
 /// Where the text of an element ends in which tags are only text; `at` for other elements.
-fn raw_text(page: &[u8], at: usize, name: &[u8]) -> usize {
+fn raw_text_end(page: &[u8], at: usize, name: &[u8]) -> usize {
     const RAW: [&[u8]; 4] = [b"script", b"style", b"textarea", b"title"];
     let Some(raw) = RAW.into_iter().find(|raw| name.eq_ignore_ascii_case(raw)) else { return at };
     let mut from = at;
-    while let Some(found) = find(page, from, b"</") {
+    while let Some(found) = find_bytes(page, from, b"</") {
         let end = page.get(found + 2..found + 2 + raw.len());
         if end.is_some_and(|end| end.eq_ignore_ascii_case(raw)) {
             return found;
@@ -134,16 +134,16 @@ fn raw_text(page: &[u8], at: usize, name: &[u8]) -> usize {
 }
 
 /// A tag, by places in the text that begins with it.
-struct Tag {
+struct HtmlTag {
     name_end: usize,
     /// Begin and end of names and of values.
     attributes: Vec<[usize; 4]>,
     length: usize,
 }
 
-impl Tag {
+impl HtmlTag {
     /// Reads `<name attribute="value" …>`; what is not closed ends with the text.
-    fn read(text: &[u8]) -> Self {
+    fn parse(text: &[u8]) -> Self {
         let skip = |mut at: usize, while_: &dyn Fn(u8) -> bool| {
             while text.get(at).is_some_and(|byte| while_(*byte)) {
                 at += 1;
@@ -187,7 +187,7 @@ impl Tag {
         &text[1..self.name_end]
     }
 
-    fn write(&self, text: &[u8], links: &Links, out: &mut Vec<u8>) {
+    fn write_to(&self, text: &[u8], links: &LinkRewriter, out: &mut Vec<u8>) {
         let name = self.name(text);
         let known = ATTRIBUTES.iter().find(|(tag, _)| name.eq_ignore_ascii_case(tag.as_bytes()));
         let names = known.map_or(&[][..], |(_, names)| names);
@@ -197,7 +197,7 @@ impl Tag {
             let is_link = names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
             if let (true, Ok(value)) = (is_link, std::str::from_utf8(&text[*from..*to])) {
                 out.extend_from_slice(&text[at..*from]);
-                out.extend_from_slice(links.rewrite(value).as_bytes());
+                out.extend_from_slice(links.rewrite_link(value).as_bytes());
                 at = *to;
             }
         }
@@ -205,7 +205,7 @@ impl Tag {
     }
 }
 
-fn find(text: &[u8], from: usize, what: &[u8]) -> Option<usize> {
+fn find_bytes(text: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     text.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| from + at)
 }
 
@@ -214,12 +214,12 @@ mod tests {
     use super::*;
 
     fn check(page: &str, want: &str) {
-        let links = Links { prefix: "/proxy".into(), ..Default::default() };
-        assert_eq!(String::from_utf8_lossy(&page_with(page.as_bytes(), &links)), want);
+        let links = LinkRewriter { prefix: "/proxy".into(), ..Default::default() };
+        assert_eq!(String::from_utf8_lossy(&rewrite_page(page.as_bytes(), &links)), want);
     }
 
     #[test]
-    fn links_of_pages_are_rewritten() {
+    fn links_in_tags_are_rewritten() {
         check("<a class=x href=\"/y\">/z</a>", "<a class=x href=\"/proxy/y\">/z</a>");
         check("<IMG SRC='/i.png'/><p href=\"/no\">", "<IMG SRC='/proxy/i.png'/><p href=\"/no\">");
         check("<form action = /go method=post>", "<form action = /proxy/go method=post>");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_passes() {
+    fn malformed_html_is_unchanged() {
         for text in [
             "",
             "<",

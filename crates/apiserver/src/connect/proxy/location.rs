@@ -13,13 +13,13 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// The parts of `scheme:name:port`.
 #[derive(Debug, PartialEq, Eq)]
-struct Place<'a> {
+struct ProxyLocation<'a> {
     scheme: &'a str,
     name: &'a str,
     port: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ProxyLocation<'a> {
     fn parse(id: &'a str) -> Option<Self> {
         let parts: Vec<&str> = id.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
@@ -33,7 +33,7 @@ impl<'a> Place<'a> {
     }
 
     /// An address of this place; without a port, the scheme's own.
-    fn at(&self, server: &Server, host: &str, port: &str) -> Result<Backend, Status> {
+    fn to_backend(&self, server: &Server, host: &str, port: &str) -> Result<Backend, Status> {
         let tls = (self.scheme == "https").then(|| backend::without_verification_or_identity(&server.shared.kubelet_tls));
         let default = if tls.is_some() { 443 } else { 80 };
         let port = if port.is_empty() { Ok(default) } else { port.parse() };
@@ -48,18 +48,18 @@ impl<'a> Place<'a> {
 }
 
 /// Where the proxy of a pod, a service or a node leads.
-pub async fn backend(server: &Server, target: &ResourceRequest) -> Result<Backend, Status> {
+pub async fn resolve_backend(server: &Server, target: &ResourceRequest) -> Result<Backend, Status> {
     let singular = target.resource.singular;
-    let place = Place::parse(&target.name)
+    let place = ProxyLocation::parse(&target.name)
         .ok_or_else(|| Status::bad_request(format!("invalid {singular} request {:?}", target.name)))?;
     match singular {
-        "pod" => of_pod(server, target, &place).await,
-        "service" => of_service(server, target, &place).await,
-        _ => of_node(server, &place).await,
+        "pod" => resolve_pod(server, target, &place).await,
+        "service" => resolve_service(server, target, &place).await,
+        _ => resolve_node(server, &place).await,
     }
 }
 
-async fn of_pod(server: &Server, target: &ResourceRequest, place: &Place<'_>) -> Result<Backend, Status> {
+async fn resolve_pod(server: &Server, target: &ResourceRequest, place: &ProxyLocation<'_>) -> Result<Backend, Status> {
     let (pod, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports =
         meta::list_at(&pod, &["spec", "containers"]).iter().flat_map(|container| meta::list_at(container, &["ports"]));
@@ -67,40 +67,40 @@ async fn of_pod(server: &Server, target: &ResourceRequest, place: &Place<'_>) ->
     let port = if place.port.is_empty() { &first } else { place.port };
     let ip =
         meta::list_at(&pod, &["status", "podIPs"]).first().map(|ip| meta::string_at(ip, &["ip"])).unwrap_or_default();
-    let allowed = ip.parse().is_ok_and(is_reachable);
-    if allowed { place.at(server, ip, port) } else { Err(Status::bad_request("address not allowed")) }
+    let allowed = ip.parse().is_ok_and(is_proxyable);
+    if allowed { place.to_backend(server, ip, port) } else { Err(Status::bad_request("address not allowed")) }
 }
 
-async fn of_node(server: &Server, place: &Place<'_>) -> Result<Backend, Status> {
-    let kubelet = pod::kubelet_of(server, place.name).await?;
+async fn resolve_node(server: &Server, place: &ProxyLocation<'_>) -> Result<Backend, Status> {
+    let kubelet = pod::node_kubelet(server, place.name).await?;
     let resolved = tokio::net::lookup_host((kubelet.host.as_str(), kubelet.port)).await;
     let addresses: Vec<_> = resolved.map_err(|error| Status::bad_request(error.to_string()))?.collect();
-    if addresses.is_empty() || !addresses.iter().all(|address| is_reachable(address.ip())) {
+    if addresses.is_empty() || !addresses.iter().all(|address| is_proxyable(address.ip())) {
         return Err(Status::bad_request("address not allowed"));
     }
     if place.port.is_empty() || place.port == kubelet.port.to_string() {
         return Ok(kubelet);
     }
     // The address that was checked, whatever the name leads to by now.
-    place.at(server, &addresses[0].ip().to_string(), place.port)
+    place.to_backend(server, &addresses[0].ip().to_string(), place.port)
 }
 
-async fn of_service(server: &Server, target: &ResourceRequest, place: &Place<'_>) -> Result<Backend, Status> {
+async fn resolve_service(server: &Server, target: &ResourceRequest, place: &ProxyLocation<'_>) -> Result<Backend, Status> {
     let port = port_name(server, target, place).await?;
     let none = || Status::service_unavailable(format!("no endpoints available for service {:?}", target.name));
-    let mut ends = endpoints(server, target, place, &port).await?;
+    let mut ends = ready_endpoints(server, target, place, &port).await?;
     while !ends.is_empty() {
         let (ip, number, pod) = ends.swap_remove(fastrand::usize(..ends.len()));
         // Only pods are proxied to: an endpoint could name any address.
-        if is_address_of(server, target, &pod, &ip).await {
-            return place.at(server, &ip, &number.to_string());
+        if is_pod_address(server, target, &pod, &ip).await {
+            return place.to_backend(server, &ip, &number.to_string());
         }
     }
     Err(none())
 }
 
 /// The name of the service's port that a request names by number.
-async fn port_name(server: &Server, target: &ResourceRequest, place: &Place<'_>) -> Result<String, Status> {
+async fn port_name(server: &Server, target: &ResourceRequest, place: &ProxyLocation<'_>) -> Result<String, Status> {
     let Ok(number) = place.port.parse::<i64>() else { return Ok(place.port.to_owned()) };
     let (service, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports = meta::list_at(&service, &["spec", "ports"]);
@@ -110,13 +110,13 @@ async fn port_name(server: &Server, target: &ResourceRequest, place: &Place<'_>)
 }
 
 /// Ready addresses of a service with a port of that name, and the pods that they are said to be of.
-async fn endpoints(
+async fn ready_endpoints(
     server: &Server,
     target: &ResourceRequest,
-    place: &Place<'_>,
+    place: &ProxyLocation<'_>,
     port: &str,
 ) -> Result<Vec<(String, i64, String)>, Status> {
-    let slices = slices(server, target, place.name).await?;
+    let slices = endpoint_slices(server, target, place.name).await?;
     let mut found = Vec::new();
     for slice in &slices {
         let of_name = |known: &&Value| meta::string_at(known, &["name"]) == port;
@@ -135,7 +135,7 @@ async fn endpoints(
 }
 
 /// The slices of a service. A service without any is to upstream as good as none.
-async fn slices(server: &Server, target: &ResourceRequest, service: &str) -> Result<Vec<Value>, Status> {
+async fn endpoint_slices(server: &Server, target: &ResourceRequest, service: &str) -> Result<Vec<Value>, Status> {
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
     let selector = selector.map_err(|_| Status::not_found(&target.resource, service))?;
     let slices = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices")?;
@@ -144,19 +144,19 @@ async fn slices(server: &Server, target: &ResourceRequest, service: &str) -> Res
     if found.is_empty() { Err(Status::not_found(&target.resource, service)) } else { Ok(found) }
 }
 
-async fn is_address_of(server: &Server, target: &ResourceRequest, pod: &str, ip: &str) -> bool {
+async fn is_pod_address(server: &Server, target: &ResourceRequest, pod: &str, ip: &str) -> bool {
     let Ok(pods) = loopback::find_resource("", "v1", "pods") else { return false };
     let Ok((pod, _)) = server.shared.registry.read_object(pods, &target.namespace, pod).await else { return false };
     meta::list_at(&pod, &["status", "podIPs"]).iter().any(|known| meta::string_at(known, &["ip"]) == ip)
 }
 
 /// Whether an address is one that is proxied to: global unicast, as Go calls it.
-fn is_reachable(ip: IpAddr) -> bool {
+fn is_proxyable(ip: IpAddr) -> bool {
     let other = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
     let special = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
-            Some(ip) => !is_reachable(IpAddr::V4(ip)),
+            Some(ip) => !is_proxyable(IpAddr::V4(ip)),
             None => ip.is_unicast_link_local(),
         },
     };
@@ -168,8 +168,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_have_up_to_three_parts() {
-        let check = |id| Place::parse(id).map(|place| (place.scheme, place.name, place.port));
+    fn location_has_up_to_three_parts() {
+        let check = |id| ProxyLocation::parse(id).map(|place| (place.scheme, place.name, place.port));
         assert_eq!(check("a"), Some(("", "a", "")));
         assert_eq!(check("a:80"), Some(("", "a", "80")));
         assert_eq!(check("https:a:"), Some(("https", "a", "")));
@@ -177,8 +177,8 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_the_outside_are_proxied_to() {
-        let check = |ip: &str| is_reachable(ip.parse().unwrap());
+    fn local_addresses_are_rejected() {
+        let check = |ip: &str| is_proxyable(ip.parse().unwrap());
         assert!(check("10.0.0.1") && check("2001:db8::1"));
         for ip in ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "::1", "fe80::1", "::ffff:127.0.0.1"] {
             assert!(!check(ip), "{ip}");

@@ -8,48 +8,48 @@ mod rewrite;
 use api::status::Status;
 use apiserver_core::{Body, body::full_body, request::ResourceRequest};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use rewrite::Links;
+use rewrite::LinkRewriter;
 use streaming::join;
 
 use crate::Server;
 
 /// What whoever sees an answer on its way may do with it, where it does not say itself.
-const UNCACHED: &str = "no-cache, private";
+const NO_CACHE: &str = "no-cache, private";
 
 /// Answers a request for a proxy.
-pub async fn answer(
+pub async fn handle_proxy(
     server: &Server,
     target: &ResourceRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let backend = location::backend(server, target).await?;
+    let backend = location::resolve_backend(server, target).await?;
     let whole = request.uri().path().to_owned();
-    let (prefix, path) = split(target, &whole);
+    let (prefix, path) = split_proxy_path(target, &whole);
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     if join::is_upgrade(request.headers()) {
         let path = if path.is_empty() { "/" } else { &path };
         return join::upgrade(&server.shared.stopping, &backend, &format!("{path}{query}"), request).await;
     }
     if path.is_empty() && matches!(*request.method(), Method::GET | Method::HEAD) {
-        return redirect(&format!("{whole}/{query}"));
+        return redirect_to_slash(&format!("{whole}/{query}"));
     }
-    let links = Links { prefix, backend: backend.host_and_port(), host: forward::host(&request) };
+    let links = LinkRewriter { prefix, backend: backend.host_and_port(), host: forward::request_host(&request) };
     let path = if path.is_empty() { "/".to_owned() } else { path };
-    forward::pass(&backend, &format!("{path}{query}"), &links, request).await
+    forward::forward_request(&backend, &format!("{path}{query}"), &links, request).await
 }
 
 /// A path up to and with `proxy`, and what follows, cleaned of detours; that is empty or begins with a slash.
-fn split(target: &ResourceRequest, path: &str) -> (String, String) {
+fn split_proxy_path(target: &ResourceRequest, path: &str) -> (String, String) {
     // /api/v1/namespaces/<ns>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
     let before = if target.resource.is_namespaced() { 8 } else { 6 };
     let parts: Vec<&str> = path.split('/').collect();
     let (start, rest) = parts.split_at(before.min(parts.len()));
-    let rest = if rest.is_empty() { String::new() } else { clean(&format!("/{}", rest.join("/"))) };
+    let rest = if rest.is_empty() { String::new() } else { clean_path(&format!("/{}", rest.join("/"))) };
     (start.join("/"), rest)
 }
 
 /// A path without `.`, `..` and empty parts; a slash at its end stays.
-fn clean(path: &str) -> String {
+fn clean_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -65,12 +65,12 @@ fn clean(path: &str) -> String {
 }
 
 /// Relative links need a base that ends in a slash.
-fn redirect(to: &str) -> Result<Response<Body>, Status> {
+fn redirect_to_slash(to: &str) -> Result<Response<Body>, Status> {
     let to = HeaderValue::from_str(to).map_err(|_| Status::bad_request("the path is no header text"))?;
     let mut response = Response::new(full_body(""));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     response.headers_mut().insert(header::LOCATION, to);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(UNCACHED));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(NO_CACHE));
     Ok(response)
 }
 
@@ -79,9 +79,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_cleaned() {
+    fn clean_path_resolves_dots() {
         for (path, want) in [("/", "/"), ("/a/b/", "/a/b/"), ("/a//b/../c", "/a/c"), ("/../..", "/"), ("/a/.", "/a")] {
-            assert_eq!(clean(path), want, "{path}");
+            assert_eq!(clean_path(path), want, "{path}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Links in proxied answers, rewritten so that they lead through the proxy again.
 
-use super::clean;
+use super::clean_path;
 
 /// How links of one answer are rewritten.
 #[derive(Debug, Default)]
-pub struct Links {
+pub struct LinkRewriter {
     /// What a path has in front to the client: everything up to and with `proxy`.
     pub prefix: String,
     /// `host:port` of the backend.
@@ -13,9 +13,9 @@ pub struct Links {
     pub host: String,
 }
 
-impl Links {
+impl LinkRewriter {
     /// A link as the client has to follow it. Links to elsewhere and relative ones stay.
-    pub fn rewrite(&self, link: &str) -> String {
+    pub fn rewrite_link(&self, link: &str) -> String {
         let (scheme, after) = match link.split_once("://") {
             Some((scheme, after)) if is_scheme(scheme) => (scheme, Some(after)),
             _ => ("", link.strip_prefix("//")),
@@ -38,7 +38,7 @@ impl Links {
             return format!("{start}{path}");
         }
         let (path, rest) = path.split_at(path.find(['?', '#']).unwrap_or(path.len()));
-        format!("{start}{}{rest}", clean(&format!("{}{path}", self.prefix)))
+        format!("{start}{}{rest}", clean_path(&format!("{}{path}", self.prefix)))
     }
 }
 
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_through_the_proxy() {
-        let links = Links {
+    fn links_are_prefixed_with_the_proxy_path() {
+        let links = LinkRewriter {
             prefix: "/api/v1/namespaces/a/pods/p/proxy".into(),
             backend: "10.0.0.1:80".into(),
             host: "localhost:8001".into(),
         };
-        let check = |link: &str, want: &str| assert_eq!(links.rewrite(link), want, "{link}");
+        let check = |link: &str, want: &str| assert_eq!(links.rewrite_link(link), want, "{link}");
         check("/x/y/?q=/z", "/api/v1/namespaces/a/pods/p/proxy/x/y/?q=/z");
         check("http://10.0.0.1:80/x", "/api/v1/namespaces/a/pods/p/proxy/x");
         check("http://localhost:8001/x", "http://localhost:8001/api/v1/namespaces/a/pods/p/proxy/x");

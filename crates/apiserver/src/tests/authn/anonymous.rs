@@ -5,12 +5,12 @@ use super::*;
 #[tokio::test]
 async fn nobody_is_somebody_where_that_is_allowed() {
     let nobody = "system:anonymous/ system:unauthenticated";
-    let tokens = Some(UserTable::of_tokens("t1,joe,1\n").unwrap());
-    let settings = |anonymous: bool, paths: &[&str]| Authentication {
+    let tokens = Some(UserTable::from_token_file("t1,joe,1\n").unwrap());
+    let settings = |anonymous: bool, paths: &[&str]| AuthenticationConfig {
         anonymous,
         anonymous_paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         tokens: tokens.clone(),
-        ..Authentication::default()
+        ..AuthenticationConfig::default()
     };
     let open = World::new(settings(true, &[])).await;
     let closed = World::new(settings(false, &[])).await;

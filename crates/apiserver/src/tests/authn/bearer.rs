@@ -6,8 +6,8 @@ use http::header;
 use super::*;
 
 async fn world() -> World {
-    let tokens = Some(UserTable::of_tokens("t1,joe,1\n").unwrap());
-    World::new(Authentication { tokens, ..Authentication::default() }).await
+    let tokens = Some(UserTable::from_token_file("t1,joe,1\n").unwrap());
+    World::new(AuthenticationConfig { tokens, ..AuthenticationConfig::default() }).await
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_space_too_many_is_told_of() {
         audiences: &[],
         notes: AuthenticationNotes::default(),
     };
-    world.server.authenticator().authenticate(&mut shown).await.unwrap();
+    world.server.authenticator().authenticate_request(&mut shown).await.unwrap();
     let want = "the provided Authorization header contains extra space before the bearer token, and is ignored";
     assert_eq!(shown.notes.warnings, [want]);
 }

@@ -27,7 +27,7 @@ fn data(key: &'static str, value: &'static str) -> impl Fn(&mut Value) {
 
 #[tokio::test]
 async fn secrets_are_tokens() {
-    let world = World::new(Authentication { bootstrap_tokens: true, ..Authentication::default() }).await;
+    let world = World::new(AuthenticationConfig { bootstrap_tokens: true, ..AuthenticationConfig::default() }).await;
     secret(&world, "aaaaaa", |_| {}).await;
     secret(&world, "bbbbbb", data("auth-extra-groups", "system:bootstrappers:z,system:bootstrappers:a-1")).await;
     secret(&world, "cccccc", data("auth-extra-groups", "system:masters")).await;
@@ -66,8 +66,8 @@ async fn secrets_are_tokens() {
 
 #[tokio::test]
 async fn they_count_only_where_that_is_wanted() {
-    let tokens = Some(UserTable::of_tokens("t,u,1").unwrap());
-    let world = World::new(Authentication { tokens, ..Authentication::default() }).await;
+    let tokens = Some(UserTable::from_token_file("t,u,1").unwrap());
+    let world = World::new(AuthenticationConfig { tokens, ..AuthenticationConfig::default() }).await;
     secret(&world, "aaaaaa", |_| {}).await;
     world.check_token("aaaaaa.0123456789abcdef", "401 invalid bearer token").await;
 }

@@ -7,7 +7,7 @@ use super::*;
 async fn check(world: &World, signer: &Signer, subject: Subject<'_>, want: &str) {
     let certificate = signer.sign(&subject);
     let digest: String = Sha256::digest(&certificate).iter().map(|byte| format!("{byte:02x}")).collect();
-    let peer = Peer::new(None, Some(&[certificate]));
+    let peer = ConnectionPeer::new(None, Some(&[certificate]));
     let want = match want.starts_with("401") {
         true => want.to_owned(),
         false => format!("{want} authentication.kubernetes.io/credential-id=X509SHA256={digest}"),
@@ -24,7 +24,7 @@ async fn check(world: &World, signer: &Signer, subject: Subject<'_>, want: &str)
 #[tokio::test]
 async fn certificates_name_users() {
     let (signer, other) = (Signer::new("ca"), Signer::new("other"));
-    let settings = Authentication { client_ca: Some(signer.authority()), ..Authentication::default() };
+    let settings = AuthenticationConfig { client_ca: Some(signer.authority()), ..AuthenticationConfig::default() };
     let world = World::new(settings).await;
     let joe = || Subject { names: &["joe"], ..Subject::default() };
     check(&world, &signer, joe(), "joe/ system:authenticated").await;
@@ -53,22 +53,22 @@ async fn certificates_name_users() {
 #[tokio::test]
 async fn a_certificate_without_a_name_is_nobodys() {
     let signer = Signer::new("ca");
-    let settings = Authentication { client_ca: Some(signer.authority()), ..Authentication::default() };
+    let settings = AuthenticationConfig { client_ca: Some(signer.authority()), ..AuthenticationConfig::default() };
     let world = World::new(settings.clone()).await;
     let nameless = signer.peer(&Subject { groups: &["devs"], ..Subject::default() });
     // Nothing was said that could be wrong.
     world.check(&[], Some(&nameless), "system:anonymous/ system:unauthenticated").await;
-    world.check(&[], Some(&Peer::new(None, None)), "system:anonymous/ system:unauthenticated").await;
-    world.check(&[], Some(&Peer::new(None, Some(&[]))), "system:anonymous/ system:unauthenticated").await;
-    let garbage = Peer::new(None, Some(&[CertificateDer::from(vec![1, 2, 3])]));
+    world.check(&[], Some(&ConnectionPeer::new(None, None)), "system:anonymous/ system:unauthenticated").await;
+    world.check(&[], Some(&ConnectionPeer::new(None, Some(&[]))), "system:anonymous/ system:unauthenticated").await;
+    let garbage = ConnectionPeer::new(None, Some(&[CertificateDer::from(vec![1, 2, 3])]));
     let want = "401 verifying certificate that cannot be read failed: invalid peer certificate: BadEncoding";
     world.check(&[], Some(&garbage), want).await;
-    let strict = World::new(Authentication { anonymous: false, ..settings }).await;
+    let strict = World::new(AuthenticationConfig { anonymous: false, ..settings }).await;
     strict.check(&[], Some(&nameless), "401 []").await;
 }
 
 #[tokio::test]
 async fn without_an_authority_certificates_mean_nothing() {
-    let world = World::new(Authentication::default()).await;
+    let world = World::new(AuthenticationConfig::default()).await;
     world.check(&[], Some(&Signer::new("ca").named("joe")), "system:anonymous/ system:unauthenticated").await;
 }

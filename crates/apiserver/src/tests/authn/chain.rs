@@ -5,13 +5,13 @@ use super::*;
 #[tokio::test]
 async fn the_first_who_knows_wins_and_errors_are_collected() {
     let (clients, proxies) = (Signer::new("clients"), Signer::new("proxies"));
-    let settings = Authentication {
+    let settings = AuthenticationConfig {
         client_ca: Some(clients.authority()),
         proxy_ca: Some(proxies.authority()),
         user_headers: vec!["X-Remote-User".into()],
-        tokens: Some(UserTable::of_tokens("t1,token-user,1\n").unwrap()),
-        passwords: Some(UserTable::of_passwords("p,basic-user,2\n").unwrap()),
-        ..Authentication::default()
+        tokens: Some(UserTable::from_token_file("t1,token-user,1\n").unwrap()),
+        passwords: Some(UserTable::from_password_file("p,basic-user,2\n").unwrap()),
+        ..AuthenticationConfig::default()
     };
     let world = World::new(settings).await;
     let (client, proxy, stranger) =
@@ -20,7 +20,7 @@ async fn the_first_who_knows_wins_and_errors_are_collected() {
     let password = basic("basic-user", "p");
     let wrong = basic("basic-user", "x");
     let unknown = "invalid peer certificate: UnknownIssuer";
-    let who = async |headers: &[(&str, &str)], peer: &Peer| world.who(headers, Some(peer), "/").await.0;
+    let who = async |headers: &[(&str, &str)], peer: &ConnectionPeer| world.who(headers, Some(peer), "/").await.0;
     assert!(who(&[], &client).await.starts_with("cert-user/ system:authenticated"));
     assert!(who(&[good], &client).await.starts_with("cert-user/"), "certificates come before tokens");
     assert!(who(&[bad], &client).await.starts_with("cert-user/"));
@@ -41,9 +41,9 @@ async fn the_first_who_knows_wins_and_errors_are_collected() {
 
 #[tokio::test]
 async fn reviews_ask_the_same_chain() {
-    let tokens = Some(UserTable::of_tokens("t1,joe,1\n").unwrap());
+    let tokens = Some(UserTable::from_token_file("t1,joe,1\n").unwrap());
     let audiences = vec!["api".to_owned(), "other".to_owned()];
-    let world = World::new(Authentication { tokens, audiences, ..Authentication::default() }).await;
+    let world = World::new(AuthenticationConfig { tokens, audiences, ..AuthenticationConfig::default() }).await;
     let authenticator = world.server.authenticator();
     for (token, wanted, want) in [
         ("t1", &["api"][..], Ok(Some(("joe", vec!["api"])))),
@@ -56,7 +56,7 @@ async fn reviews_ask_the_same_chain() {
         (" ", &["api"], Ok(Some(("system:anonymous", vec!["api"])))),
     ] {
         let wanted: Vec<String> = wanted.iter().map(|audience| (*audience).to_owned()).collect();
-        let got = authenticator.review(token, &wanted).await.map_err(|why| why.to_string());
+        let got = authenticator.review_token(token, &wanted).await.map_err(|why| why.to_string());
         let want = want.map(|found| {
             found.map(|(name, audiences): (&str, Vec<&str>)| {
                 (name.to_owned(), audiences.into_iter().map(str::to_owned).collect::<Vec<_>>())

@@ -6,8 +6,8 @@ const FILE: &str = "t1,joe,1\nt2,jane,2,\"devs,ops\"\nt3,jim,3,\nt4,system:anony
 
 #[tokio::test]
 async fn tokens_of_a_file_are_their_users() {
-    let tokens = Some(UserTable::of_tokens(FILE).unwrap());
-    let world = World::new(Authentication { tokens, ..Authentication::default() }).await;
+    let tokens = Some(UserTable::from_token_file(FILE).unwrap());
+    let world = World::new(AuthenticationConfig { tokens, ..AuthenticationConfig::default() }).await;
     let invalid = "401 invalid bearer token";
     for (token, want) in [
         ("t1", "john/7 system:authenticated"),

@@ -24,7 +24,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 
-use crate::{Server, Settings, fixture};
+use crate::{Server, ServerOptions, fixture};
 
 /// A server whose chain is assembled from these settings.
 pub struct World {
@@ -33,20 +33,20 @@ pub struct World {
 }
 
 impl World {
-    pub async fn new(authentication: Authentication) -> Self {
+    pub async fn new(authentication: AuthenticationConfig) -> Self {
         Self::with(authentication, None).await
     }
 
-    pub async fn with(authentication: Authentication, tokens: Option<Tokens>) -> Self {
-        let mut settings = Settings { authentication, ..Settings::default() };
+    pub async fn with(authentication: AuthenticationConfig, tokens: Option<Tokens>) -> Self {
+        let mut settings = ServerOptions { authentication, ..ServerOptions::default() };
         // Where everybody may do everything, nobody is anonymous.
         settings.authorization.modes = vec![authz::Mode::AlwaysDeny];
-        let (server, dir) = fixture::server_with(settings, tokens).await;
+        let (server, dir) = fixture::start_server_with_tokens(settings, tokens).await;
         Self { server, _dir: dir }
     }
 
     /// Who sends a request with these headers, on this connection, for this path; as text.
-    pub async fn who(&self, headers: &[(&str, &str)], peer: Option<&Peer>, path: &str) -> (String, HeaderMap) {
+    pub async fn who(&self, headers: &[(&str, &str)], peer: Option<&ConnectionPeer>, path: &str) -> (String, HeaderMap) {
         let pair = |(name, value): &(&str, &str)| {
             let name: HeaderName = name.parse().unwrap();
             (name, HeaderValue::from_bytes(value.as_bytes()).unwrap())
@@ -55,7 +55,7 @@ impl World {
         let authenticator = self.server.authenticator();
         let (audiences, notes) = (authenticator.audiences(), AuthenticationNotes::default());
         let mut shown = AuthenticationRequest { headers: &mut headers, peer, path, audiences, notes };
-        let told = match authenticator.authenticate(&mut shown).await {
+        let told = match authenticator.authenticate_request(&mut shown).await {
             Ok(user) => told(&user),
             Err(why) => format!("401 {why}"),
         };
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// As [`Self::who`], and the result.
-    pub async fn check(&self, headers: &[(&str, &str)], peer: Option<&Peer>, want: &str) {
+    pub async fn check(&self, headers: &[(&str, &str)], peer: Option<&ConnectionPeer>, want: &str) {
         assert_eq!(self.who(headers, peer, "/api").await.0, want, "{headers:?}");
     }
 
@@ -112,8 +112,8 @@ impl Signer {
         self.issuer.pem()
     }
 
-    pub fn authority(&self) -> Authority {
-        Authority::from_pem(&self.pem()).unwrap()
+    pub fn authority(&self) -> CaBundle {
+        CaBundle::from_pem(&self.pem()).unwrap()
     }
 
     pub fn sign(&self, subject: &Subject<'_>) -> CertificateDer<'static> {
@@ -139,12 +139,12 @@ impl Signer {
     }
 
     /// A connection on which such a certificate was shown.
-    pub fn peer(&self, subject: &Subject<'_>) -> Peer {
-        Peer::new(None, Some(&[self.sign(subject)]))
+    pub fn peer(&self, subject: &Subject<'_>) -> ConnectionPeer {
+        ConnectionPeer::new(None, Some(&[self.sign(subject)]))
     }
 
     /// A connection of somebody of this name.
-    pub fn named(&self, name: &str) -> Peer {
+    pub fn named(&self, name: &str) -> ConnectionPeer {
         self.peer(&Subject { names: &[name], ..Subject::default() })
     }
 }

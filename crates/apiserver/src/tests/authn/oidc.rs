@@ -108,7 +108,7 @@ impl Issuer {
 }
 
 async fn world(issuers: Vec<JwtIssuer>) -> World {
-    let world = World::new(Authentication { issuers, ..Authentication::default() }).await;
+    let world = World::new(AuthenticationConfig { issuers, ..AuthenticationConfig::default() }).await;
     // The issuer is asked in the background.
     let unknown = "x.eyJpc3MiOiJ4In0.x";
     world.check_token(unknown, "401 invalid bearer token").await;

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn settings(signer: &Signer, names: &[&str]) -> Authentication {
+fn settings(signer: &Signer, names: &[&str]) -> AuthenticationConfig {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    Authentication {
+    AuthenticationConfig {
         proxy_ca: Some(signer.authority()),
         proxy_names: texts(names),
         user_headers: texts(&["X-Remote-User", "X-Other-User"]),
         uid_headers: texts(&["X-Remote-Uid"]),
         group_headers: texts(&["X-Remote-Group"]),
         extra_prefixes: texts(&["X-Remote-Extra-"]),
-        ..Authentication::default()
+        ..AuthenticationConfig::default()
     }
 }
 
@@ -30,7 +30,7 @@ async fn proxies_say_whom_they_ask_for() {
     world.check(&groups, front, "joe/ a b system:authenticated").await;
     world.check(&[("x-remote-user", "joe"), ("x-remote-uid", "7")], front, "joe/7 system:authenticated").await;
     let extra = [("x-remote-user", "joe"), ("x-remote-extra-acme.com%2fscopes", "x"), ("X-Remote-Extra-B", "y")];
-    world.check(&extra, front, "joe/ system:authenticated acme.com/scopes=x b=y").await;
+    world.check(&extra_headers, front, "joe/ system:authenticated acme.com/scopes=x b=y").await;
     world.check(&[("x-remote-group", "a")], front, anonymous).await;
     world.check(&[("x-remote-user", "joe")], None, anonymous).await;
     let refused = "401 x509: subject with cn=back is not in the allowed list";
@@ -60,7 +60,7 @@ async fn the_headers_go_no_further() {
         assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["accept"]);
     }
     // The usual ones go even where there are no proxies.
-    let (_, headers) = World::new(Authentication::default()).await.who(&all, None, "/").await;
+    let (_, headers) = World::new(AuthenticationConfig::default()).await.who(&all, None, "/").await;
     let mut left: Vec<&str> = headers.keys().map(|name| name.as_str()).collect();
     left.sort_unstable();
     assert_eq!(left, ["accept", "x-other-user"]);

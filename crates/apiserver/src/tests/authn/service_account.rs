@@ -34,7 +34,7 @@ impl Bench {
         let text = BASE64_STANDARD.encode(der.as_ref());
         let pem = format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n");
         let tokens = Tokens::new(ISSUER, &pem).unwrap().also_from(["https://old".to_owned()]);
-        Self { world: World::with(Authentication::default(), Some(tokens)).await, pair }
+        Self { world: World::with(AuthenticationConfig::default(), Some(tokens)).await, pair }
     }
 
     async fn create(&self, resource: &str, object: Value) -> Value {

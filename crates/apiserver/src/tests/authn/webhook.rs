@@ -54,8 +54,8 @@ fn answer(sent: &Sent, version: &str) -> Response<String> {
 async fn world(version: ReviewVersion, listener: &Listener) -> World {
     let dir = tempfile::tempdir().unwrap();
     let endpoint = Arc::new(endpoint_from_kubeconfig(&kubeconfig(dir.path(), listener, "token: own")).unwrap());
-    let webhook = Some(TokenWebhook { endpoint, version, ttl: Duration::from_secs(3600) });
-    World::new(Authentication { webhook, audiences: vec!["api".into()], ..Authentication::default() }).await
+    let webhook = Some(TokenWebhook { endpoint, review_version: version, ttl: Duration::from_secs(3600) });
+    World::new(AuthenticationConfig { webhook, audiences: vec!["api".into()], ..AuthenticationConfig::default() }).await
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn expressions_make_users_of_claims() {
     let uid = "401 oidc: error evaluating uid claim expression: uid claim expression must return a string";
     check(more, json!({"id": 1, "a": "x"}), uid).await;
     let extra = "401 oidc: error evaluating extra claim expression: claims.a: expression must return a string or a list of strings";
-    check(more, json!({"id": "u1", "a": {}}), extra).await;
+    check(more, json!({"id": "u1", "a": {}}), extra_headers).await;
 }
 
 #[tokio::test]
@@ -142,16 +142,16 @@ fn expressions_of_a_file_must_compile() {
     check(&rule("{message: x}"), "jwt[0].userValidationRules[0].expression: Required value");
     check(&rule("{expression: user.name}"), "undefined field 'name'");
     let extra = |extra: &str| format!("claimMappings: {{username: {{claim: sub, prefix: ''}}, extra: [{extra}]}}");
-    check(&extra("{key: e.com/x, valueExpression: claims.x}"), "");
+    check(&extra_headers("{key: e.com/x, valueExpression: claims.x}"), "");
     check(
-        &extra("{key: x, valueExpression: claims.x}"),
+        &extra_headers("{key: x, valueExpression: claims.x}"),
         "extra[0].key: Invalid value: \"x\": must be a domain-prefixed path (such as \"acme.io/foo\")",
     );
-    check(&extra("{key: e.com/X, valueExpression: claims.x}"), "must be lowercase");
-    check(&extra("{key: a.k8s.io/x, valueExpression: claims.x}"), "are reserved for Kubernetes use");
-    check(&extra("{key: e.com/x}"), "jwt[0].claimMappings.extra[0].valueExpression: Required value");
+    check(&extra_headers("{key: e.com/X, valueExpression: claims.x}"), "must be lowercase");
+    check(&extra_headers("{key: a.k8s.io/x, valueExpression: claims.x}"), "are reserved for Kubernetes use");
+    check(&extra_headers("{key: e.com/x}"), "jwt[0].claimMappings.extra[0].valueExpression: Required value");
     check(
-        &extra("{key: e.com/x, valueExpression: a}, {key: e.com/x, valueExpression: b}"),
+        &extra_headers("{key: e.com/x, valueExpression: a}, {key: e.com/x, valueExpression: b}"),
         "undeclared reference to 'a'",
     );
 }

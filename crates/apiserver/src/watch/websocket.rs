@@ -15,22 +15,22 @@ use http::{HeaderMap, Request, Response};
 use streaming::{websocket::{self, Socket}};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use super::pieces;
+use super::open_stream;
 use crate::Server;
 
 /// Whether a watch is asked for over WebSocket.
-pub fn is_asked_for(headers: &HeaderMap) -> bool {
+pub fn is_requested(headers: &HeaderMap) -> bool {
     websocket::is_handshake(headers)
 }
 
 /// Agrees to the handshake, and watches on the connection that follows.
-pub async fn answer(
+pub async fn handle_websocket_watch(
     server: &Server,
     target: ResourceRequest,
     form: MediaTypeOptions,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let mut pieces = pieces(server, target, form).await?;
+    let mut pieces = open_stream(server, target, form).await?;
     let (response, upgrade) = websocket::accept(&mut request, "")?;
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
@@ -39,7 +39,7 @@ pub async fn answer(
             tokio::select! {
                 piece = pieces.next() => {
                     let Some(piece) = piece else { break };
-                    if send(&mut socket, form.encoding, piece).await.is_err() {
+                    if send_chunk(&mut socket, form.encoding, piece).await.is_err() {
                         break;
                     }
                 }
@@ -53,15 +53,15 @@ pub async fn answer(
     Ok(response)
 }
 
-async fn send(socket: &mut Socket, encoding: ResponseEncoding, piece: Bytes) -> Result<(), Error> {
-    for message in messages(encoding, piece) {
+async fn send_chunk(socket: &mut Socket, encoding: ResponseEncoding, piece: Bytes) -> Result<(), Error> {
+    for message in split_messages(encoding, piece) {
         socket.feed(message).await?;
     }
     socket.flush().await
 }
 
 /// The events of a piece: lines of JSON, or frames of protobuf without their length.
-fn messages(encoding: ResponseEncoding, mut piece: Bytes) -> Vec<Message> {
+fn split_messages(encoding: ResponseEncoding, mut piece: Bytes) -> Vec<Message> {
     let mut messages = Vec::new();
     while !piece.is_empty() {
         if encoding == ResponseEncoding::Protobuf {
@@ -84,11 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_a_message() {
-        let lines = messages(ResponseEncoding::Json, Bytes::from_static(b"{\"a\":1}\n{}\n"));
+    fn each_event_is_one_message() {
+        let lines = split_messages(ResponseEncoding::Json, Bytes::from_static(b"{\"a\":1}\n{}\n"));
         assert_eq!(lines, [Message::text("{\"a\":1}\n"), Message::text("{}\n")]);
-        let frames = messages(ResponseEncoding::Protobuf, Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c"));
+        let frames = split_messages(ResponseEncoding::Protobuf, Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c"));
         assert_eq!(frames, [Message::binary(&b"ab"[..]), Message::binary(&b"c"[..])]);
-        assert_eq!(messages(ResponseEncoding::Protobuf, Bytes::from_static(b"\0\0")), []);
+        assert_eq!(split_messages(ResponseEncoding::Protobuf, Bytes::from_static(b"\0\0")), []);
     }
 }

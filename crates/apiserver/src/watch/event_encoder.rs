@@ -19,13 +19,13 @@ use store::{CachedChange, CachedItem, Revision};
 use crate::encode;
 
 /// What a watch shows.
-pub(super) struct View {
+pub(super) struct EventEncoder {
     target: ResourceRequest,
     form: MediaTypeOptions,
     selection: SelectionPredicate,
     tail: TypeMetaPrefix,
     /// The names under which what is written is shared; `None`: it is not.
-    shared: Option<Names>,
+    shared: Option<CacheKeys>,
     /// The client knows the columns of the table.
     has_columns: bool,
     /// Who converts objects, where somebody else must.
@@ -36,33 +36,33 @@ pub(super) struct View {
 
 /// Names of what is written alike for everybody.
 #[derive(Clone)]
-struct Names {
+struct CacheKeys {
     /// A change, of each type.
     changes: [Arc<str>; 3],
     /// All that the watch shows.
-    runs: Arc<str>,
+    batches: Arc<str>,
 }
 
 /// What a change is to a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
+enum EventType {
     Added,
     Modified,
     Deleted,
 }
 
-impl Type {
-    fn text(self) -> &'static str {
+impl EventType {
+    fn as_str(self) -> &'static str {
         match self {
-            Type::Added => "ADDED",
-            Type::Modified => "MODIFIED",
-            Type::Deleted => "DELETED",
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
         }
     }
 }
 
-impl Names {
-    fn of(target: &ResourceRequest, form: MediaTypeOptions) -> Self {
+impl CacheKeys {
+    fn for_request(target: &ResourceRequest, form: MediaTypeOptions) -> Self {
         let MediaTypeOptions { encoding, transform: shape, version, .. } = form;
         // What a definition says may change under the same name.
         let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
@@ -71,17 +71,17 @@ impl Names {
         let selector = |name| target.query.get(name).unwrap_or_default();
         let (labels, fields) = (selector("labelSelector"), selector("fieldSelector"));
         Self {
-            changes: [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into()),
-            runs: format!("{name} {:?} {labels:?} {fields:?}", target.name).into(),
+            changes: [EventType::Added, EventType::Modified, EventType::Deleted].map(|kind| format!("{} {name}", kind.as_str()).into()),
+            batches: format!("{name} {:?} {labels:?} {fields:?}", target.name).into(),
         }
     }
 }
 
-impl View {
+impl EventEncoder {
     pub fn new(target: ResourceRequest, form: MediaTypeOptions, selection: SelectionPredicate) -> Self {
         // The age of an object in a table is another for whoever looks later.
         let same_for_all = !matches!(form.transform, ResponseTransform::Table(_));
-        let shared = same_for_all.then(|| Names::of(&target, form));
+        let shared = same_for_all.then(|| CacheKeys::for_request(&target, form));
         let tail = TypeMetaPrefix::for_resource(&target.resource);
         Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
     }
@@ -95,64 +95,64 @@ impl View {
     }
 
     /// Whether [`Self::prepare`] must be called before anything is shown.
-    pub fn converts(&self) -> bool {
+    pub fn needs_conversion(&self) -> bool {
         self.converter.is_some()
     }
 
     /// Has documents converted that are to be shown next.
-    pub async fn prepare(&mut self, mut items: Vec<Arc<CachedItem>>) -> Result<(), store::StoreError> {
+    pub async fn convert_items(&mut self, mut items: Vec<Arc<CachedItem>>) -> Result<(), store::StoreError> {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
         items.retain(|item| self.selection.may_match(item));
         let stored = items.iter().map(|item| document::decode_record(&item.record)).collect::<Result<Vec<_>, _>>()?;
         let shown = converter.crds().in_version(&self.target.resource, stored).await;
         let shown = shown.map_err(|status| store::StoreError::Unusable(status.message))?;
-        self.converted = items.iter().map(|item| place(&item.record.value)).zip(shown).collect();
+        self.converted = items.iter().map(|item| buffer_address(&item.record.value)).zip(shown).collect();
         Ok(())
     }
 
     /// The name under which watches that show the same share it.
-    pub fn name(&self) -> Option<&Arc<str>> {
-        self.shared.as_ref().map(|names| &names.runs)
+    pub fn batch_key(&self) -> Option<&Arc<str>> {
+        self.shared.as_ref().map(|names| &names.batches)
     }
 
     /// Whether an object is shown.
-    pub fn selects(&self, item: &CachedItem) -> bool {
+    pub fn is_selected(&self, item: &CachedItem) -> bool {
         self.selection.is_everything()
-            || match self.converted.get(&place(&item.record.value)) {
+            || match self.converted.get(&buffer_address(&item.record.value)) {
                 Some(object) => self.selection.matches_converted(item, object),
                 None => self.selection.matches(item),
             }
     }
 
     /// An object that was there before the watch began.
-    pub fn existing(&mut self, item: &CachedItem) -> Result<Bytes, store::StoreError> {
-        self.write(Type::Added, &item.record.value, item.record.revision)
+    pub fn encode_existing(&mut self, item: &CachedItem) -> Result<Bytes, store::StoreError> {
+        self.encode_event(EventType::Added, &item.record.value, item.record.revision)
     }
 
     /// A change as the selectors see it; `None`: it is not shown.
-    pub fn change(&mut self, change: &CachedChange) -> Result<Option<Bytes>, store::StoreError> {
-        let previous = change.previous.as_ref().filter(|item| self.selects(item));
-        let item = change.item.as_ref().filter(|item| self.selects(item));
+    pub fn encode_change(&mut self, change: &CachedChange) -> Result<Option<Bytes>, store::StoreError> {
+        let previous = change.previous.as_ref().filter(|item| self.is_selected(item));
+        let item = change.item.as_ref().filter(|item| self.is_selected(item));
         let (kind, item) = match (previous, item) {
-            (None, Some(item)) => (Type::Added, item),
-            (Some(_), Some(item)) => (Type::Modified, item),
+            (None, Some(item)) => (EventType::Added, item),
+            (Some(_), Some(item)) => (EventType::Modified, item),
             // What it was when it was last shown, as of the change that ended that.
-            (Some(previous), None) => (Type::Deleted, previous),
+            (Some(previous), None) => (EventType::Deleted, previous),
             (None, None) => return Ok(None),
         };
         let shared = self.shared.clone();
-        let mut write = || self.write(kind, &item.record.value, change.revision);
+        let mut write = || self.encode_event(kind, &item.record.value, change.revision);
         match &shared {
             Some(shared) => change.encoded(&shared.changes[kind as usize], write).map(Some),
             None => write().map(Some),
         }
     }
 
-    fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::StoreError> {
+    fn encode_event(&mut self, kind: EventType, value: &Bytes, revision: Revision) -> Result<Bytes, store::StoreError> {
         if self.form.is_plain() && self.target.resource.custom_schema.is_none() && self.tail.matches_document(value) {
-            return Ok(line(kind.text(), value.len() + 48, |out| document::append_response(out, value, revision)));
+            return Ok(json_line(kind.as_str(), value.len() + 48, |out| document::append_response(out, value, revision)));
         }
-        let object = match self.converted.get(&place(value)) {
+        let object = match self.converted.get(&buffer_address(value)) {
             Some(object) => {
                 let mut object = object.clone();
                 meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
@@ -160,13 +160,13 @@ impl View {
             }
             None => convert::convert_to(&self.target.resource, document::decode_document(value, revision)?),
         };
-        let shown = self.shown(object);
-        Ok(self.line(kind.text(), &shown))
+        let shown = self.transform_object(object);
+        Ok(self.encode_line(kind.as_str(), &shown))
     }
 
     /// An object in the shape of the watch; a table names its columns once.
-    fn shown(&mut self, object: Value) -> Value {
-        let mut shown = encode::shaped(&self.target, self.form, object);
+    fn transform_object(&mut self, object: Value) -> Value {
+        let mut shown = encode::transform_object(&self.target, self.form, object);
         if shown["kind"] == "Table" && std::mem::replace(&mut self.has_columns, true) {
             shown["columnDefinitions"] = Value::Null;
         }
@@ -182,12 +182,12 @@ impl View {
         // An object of the kind in which nothing is set.
         let mut object = apply::ApplyTarget::for_resource(&self.target.resource, "").blank_object();
         object["metadata"] = metadata;
-        let shown = self.shown(object);
-        self.line("BOOKMARK", &shown)
+        let shown = self.transform_object(object);
+        self.encode_line("BOOKMARK", &shown)
     }
 
     /// Tells why the watch ends.
-    pub fn error(&self, error: &store::StoreError) -> Bytes {
+    pub fn encode_error(&self, error: &store::StoreError) -> Bytes {
         let status = match error {
             store::StoreError::Compacted { requested, oldest } => {
                 Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))
@@ -197,27 +197,27 @@ impl View {
             }
             error => Status::internal_error(error),
         };
-        self.line("ERROR", &status.to_value())
+        self.encode_line("ERROR", &status.to_value())
     }
 
-    fn line(&self, kind: &str, object: &Value) -> Bytes {
+    fn encode_line(&self, kind: &str, object: &Value) -> Bytes {
         match self.form.encoding {
             ResponseEncoding::Protobuf => protobuf::encode_frame(&protobuf::encode_watch_event(kind, object)).into(),
             ResponseEncoding::Json | ResponseEncoding::Yaml => {
                 let text = json_encoder::encode_object(object);
-                line(kind, text.len(), |out| out.put_slice(&text))
+                json_line(kind, text.len(), |out| out.put_slice(&text))
             }
         }
     }
 }
 
 /// Where a document is in memory: as long as somebody holds it, no other is there.
-fn place(value: &Bytes) -> usize {
+fn buffer_address(value: &Bytes) -> usize {
     value.as_ptr() as usize
 }
 
 /// `{"type":"ADDED","object":{…}}` and a newline.
-fn line(kind: &str, length: usize, object: impl FnOnce(&mut BytesMut)) -> Bytes {
+fn json_line(kind: &str, length: usize, object: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut out = BytesMut::with_capacity(length + 40);
     out.put_slice(b"{\"type\":\"");
     out.put_slice(kind.as_bytes());
