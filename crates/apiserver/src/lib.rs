@@ -203,7 +203,8 @@ impl Server {
         let pages = api::discovery::DocumentCache::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
         let storage: Arc<dyn ObjectStorage> = registry.clone();
-        let authenticator = authn::Authenticator::new(&settings.authentication, tokens.as_ref(), &storage);
+        let authenticator = authn::Authenticator::new(&settings.authentication, tokens.as_ref(), &storage)
+            .map_err(|error| store::StoreError::Unusable(error.to_string()))?;
         let authenticator = Arc::new(authn::ReloadableAuthenticator::new(authenticator));
         registry.set_virtual_resources(virtual_resources(&authenticator, tokens.as_ref(), &settings));
         let flow = flowcontrol::FlowController::new(&settings.load, registry.store(), registry.cache())?;

@@ -112,7 +112,7 @@ impl Server {
             (settings.anonymous, settings.anonymous_paths) = (anonymous, paths);
         }
         let storage: Arc<dyn ObjectStorage> = self.shared.registry.clone();
-        let new = Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage);
+        let new = Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage).map_err(|error| error.to_string())?;
         self.shared.authenticator.replace(new);
         Ok(())
     }

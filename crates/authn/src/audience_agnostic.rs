@@ -1,47 +1,47 @@
-//! Links that know nothing of audiences: what they accept is for this API server, and for nobody else.
+//! Wraps authenticators that know no audiences: their credentials are for this API server only.
 
 use async_trait::async_trait;
 
 use super::{AuthenticationRequest, AuthenticationResult, RequestAuthenticator, TokenAuthenticator};
 
-/// A link, asked only about credentials that may be for this API server.
+/// An authenticator that is called only for this API server's audiences.
 pub struct AudienceAgnostic<L> {
-    link: L,
+    authenticator: L,
     audiences: Vec<String>,
 }
 
 impl<L> AudienceAgnostic<L> {
     /// `audiences` are those of this API server.
-    pub fn new(link: L, audiences: &[String]) -> Self {
-        Self { link, audiences: audiences.to_vec() }
+    pub fn new(authenticator: L, audiences: &[String]) -> Self {
+        Self { authenticator: authenticator, audiences: audiences.to_vec() }
     }
 
-    /// Which of the wanted audiences are this server's; `None` if there are some and none is.
-    fn shared(&self, wanted: &[String]) -> Option<Vec<String>> {
-        let shared: Vec<String> = self.audiences.iter().filter(|own| wanted.contains(own)).cloned().collect();
-        (wanted.is_empty() || !shared.is_empty()).then_some(shared)
+    /// Returns the accepted audiences that are this server's; `None` if audiences are given and none is.
+    fn shared_audiences(&self, accepted: &[String]) -> Option<Vec<String>> {
+        let shared: Vec<String> = self.audiences.iter().filter(|own| accepted.contains(own)).cloned().collect();
+        (accepted.is_empty() || !shared.is_empty()).then_some(shared)
     }
 }
 
-fn for_these(verdict: AuthenticationResult, audiences: Vec<String>) -> AuthenticationResult {
-    Ok(verdict?.map(|mut found| {
-        found.audiences = audiences;
-        found
+fn with_audiences(result: AuthenticationResult, audiences: Vec<String>) -> AuthenticationResult {
+    Ok(result?.map(|mut response| {
+        response.audiences = audiences;
+        response
     }))
 }
 
 #[async_trait]
 impl<L: RequestAuthenticator> RequestAuthenticator for AudienceAgnostic<L> {
-    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
-        let Some(audiences) = self.shared(shown.audiences) else { return Ok(None) };
-        for_these(self.link.authenticate(shown).await, audiences)
+    async fn authenticate(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let Some(audiences) = self.shared_audiences(request.audiences) else { return Ok(None) };
+        with_audiences(self.authenticator.authenticate(request).await, audiences)
     }
 }
 
 #[async_trait]
 impl<L: TokenAuthenticator> TokenAuthenticator for AudienceAgnostic<L> {
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
-        let Some(shared) = self.shared(audiences) else { return Ok(None) };
-        for_these(self.link.authenticate_token(token, audiences).await, shared)
+        let Some(shared) = self.shared_audiences(audiences) else { return Ok(None) };
+        with_audiences(self.authenticator.authenticate_token(token, audiences).await, shared)
     }
 }

@@ -1,4 +1,4 @@
-//! Bearer tokens: in the header `Authorization`, or as a subprotocol of a WebSocket, where browsers can set no headers.
+//! Bearer tokens: in the `Authorization` header, or in a WebSocket subprotocol, because browsers cannot set headers.
 
 use std::sync::Arc;
 
@@ -10,114 +10,116 @@ use super::{
     AuthenticationErrors, AuthenticationRequest, AuthenticationResult, RequestAuthenticator, TokenAuthenticator,
 };
 
-/// What is said of a token that nobody knows.
-pub const INVALID: &str = "invalid bearer token";
-const SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
-/// What a subprotocol that carries a token begins with.
-const PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+/// The error of an unknown token.
+pub const INVALID_TOKEN: &str = "invalid bearer token";
+const EXTRA_SPACE_WARNING: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+/// Prefix of the subprotocol that carries a token.
+const TOKEN_SUBPROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Takes tokens out of requests and has them verified.
-pub struct Bearer {
+/// Extracts bearer tokens from requests and authenticates them.
+pub struct BearerAuthenticator {
     tokens: Arc<dyn TokenAuthenticator>,
 }
 
-impl Bearer {
-    /// Tokens that `tokens` knows.
+impl BearerAuthenticator {
+    /// Authenticates with `tokens`.
     pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
         Self { tokens }
     }
 
-    async fn verified(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
-        let found = self.tokens.authenticate_token(token, audiences).await?;
-        found.map(Some).ok_or_else(|| AuthenticationErrors::one(INVALID))
+    async fn authenticate_known_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
+        let response = self.tokens.authenticate_token(token, audiences).await?;
+        response.map(Some).ok_or_else(|| AuthenticationErrors::single(INVALID_TOKEN))
     }
 
-    async fn in_header(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
-        let Some(token) = token_of(shown) else { return Ok(None) };
-        let found = self.verified(&token, shown.audiences).await?;
-        shown.headers.remove(header::AUTHORIZATION);
-        Ok(found)
+    async fn authenticate_header(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let Some(token) = header_token(request) else { return Ok(None) };
+        let response = self.authenticate_known_token(&token, request.audiences).await?;
+        request.headers.remove(header::AUTHORIZATION);
+        Ok(response)
     }
 
-    async fn in_protocol(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
-        if !is_websocket(shown.headers) {
+    async fn authenticate_subprotocol(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        if !is_websocket(request.headers) {
             return Ok(None);
         }
-        let Some((token, others)) = protocols(shown.headers)? else { return Ok(None) };
-        let found = self.verified(&token, shown.audiences).await?;
-        // Headers that could be read can be written.
+        let Some((token, others)) = split_subprotocols(request.headers)? else { return Ok(None) };
+        let response = self.authenticate_known_token(&token, request.audiences).await?;
+        // The value was read from a header, so it is valid in one.
         if let Ok(value) = HeaderValue::from_str(&others.join(",")) {
-            shown.headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+            request.headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
         }
-        Ok(found)
+        Ok(response)
     }
 }
 
 #[async_trait]
-impl RequestAuthenticator for Bearer {
-    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
-        let mut reasons = AuthenticationErrors::none();
-        match self.in_header(shown).await {
-            Ok(Some(found)) => return Ok(Some(found)),
+impl RequestAuthenticator for BearerAuthenticator {
+    async fn authenticate(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let mut errors = AuthenticationErrors::none();
+        match self.authenticate_header(request).await {
+            Ok(Some(response)) => return Ok(Some(response)),
             Ok(None) => {}
-            Err(why) => reasons.add(why),
+            Err(error) => errors.merge(error),
         }
-        match self.in_protocol(shown).await {
-            Ok(None) if !reasons.is_empty() => Err(reasons),
-            Err(why) => {
-                reasons.add(why);
-                Err(reasons)
+        match self.authenticate_subprotocol(request).await {
+            Ok(None) if !errors.is_empty() => Err(errors),
+            Err(error) => {
+                errors.merge(error);
+                Err(errors)
             }
-            found => found,
+            response => response,
         }
     }
 }
 
-/// The token of the header, if there is one.
-fn token_of(shown: &mut AuthenticationRequest<'_>) -> Option<String> {
-    let value = String::from_utf8_lossy(shown.headers.get(header::AUTHORIZATION)?.as_bytes()).into_owned();
+/// Returns the token of the `Authorization` header, if there is one.
+fn header_token(request: &mut AuthenticationRequest<'_>) -> Option<String> {
+    let value = String::from_utf8_lossy(request.headers.get(header::AUTHORIZATION)?.as_bytes()).into_owned();
     let mut words = value.trim().splitn(3, ' ');
     if !words.next()?.eq_ignore_ascii_case("bearer") {
         return None;
     }
     let token = words.next()?;
     if token.is_empty() && words.next().is_some() {
-        shown.notes.warnings.push(SPACE.to_owned());
+        request.notes.warnings.push(EXTRA_SPACE_WARNING.to_owned());
     }
     (!token.is_empty()).then(|| token.to_owned())
 }
 
 fn is_websocket(headers: &HeaderMap) -> bool {
-    let says = |name, wanted: &str| {
+    let contains = |name, word: &str| {
         let value = headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        value.is_some_and(|value| value.to_ascii_lowercase().contains(wanted))
+        value.is_some_and(|value| value.to_ascii_lowercase().contains(word))
     };
-    says(header::CONNECTION, "upgrade") && says(header::UPGRADE, "websocket")
+    contains(header::CONNECTION, "upgrade") && contains(header::UPGRADE, "websocket")
 }
 
-/// The token among the subprotocols, and the others.
-fn protocols(headers: &HeaderMap) -> Result<Option<(String, Vec<String>)>, AuthenticationErrors> {
+/// Returns the token among the subprotocols, and the others.
+fn split_subprotocols(headers: &HeaderMap) -> Result<Option<(String, Vec<String>)>, AuthenticationErrors> {
     let (mut token, mut others) = (None, Vec::new());
     let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     for protocol in values.flat_map(|value| value.split(',')).map(str::trim) {
-        match protocol.strip_prefix(PROTOCOL) {
+        match protocol.strip_prefix(TOKEN_SUBPROTOCOL_PREFIX) {
             None => others.push(protocol.to_owned()),
             Some(_) if token.is_some() => {
-                return Err(AuthenticationErrors::one("multiple base64.bearer.authorization tokens specified"));
+                return Err(AuthenticationErrors::single("multiple base64.bearer.authorization tokens specified"));
             }
-            Some(encoded) => token = Some(decoded(encoded)?),
+            Some(encoded) => token = Some(decode_token(encoded)?),
         }
     }
     match token.filter(|token| !token.is_empty()) {
         None => Ok(None),
-        // One must be left to agree on.
-        Some(_) if others.is_empty() => Err(AuthenticationErrors::one("missing additional subprotocol")),
+        // The client and server must agree on another subprotocol.
+        Some(_) if others.is_empty() => Err(AuthenticationErrors::single("missing additional subprotocol")),
         Some(token) => Ok(Some((token, others))),
     }
 }
 
-fn decoded(encoded: &str) -> Result<String, AuthenticationErrors> {
+fn decode_token(encoded: &str) -> Result<String, AuthenticationErrors> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(encoded);
-    let bytes = bytes.map_err(|_| AuthenticationErrors::one("invalid base64.bearer.authorization token encoding"))?;
-    String::from_utf8(bytes).map_err(|_| AuthenticationErrors::one("invalid base64.bearer.authorization token"))
+    let bytes =
+        bytes.map_err(|_| AuthenticationErrors::single("invalid base64.bearer.authorization token encoding"))?;
+    String::from_utf8(bytes).map_err(|_| AuthenticationErrors::single("invalid base64.bearer.authorization token"))
 }

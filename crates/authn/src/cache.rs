@@ -1,5 +1,5 @@
-//! Remembers what became of tokens, so that a busy client's is verified once in a while only, and once for all of its
-//! requests that wait for it. Tokens are kept as keyed digests; how many are kept is bounded.
+//! A cache of token authentications: a token is verified once per TTL, and once for all concurrent requests with it.
+//! Keys are HMAC digests of tokens; the number of entries is bounded.
 
 use std::{
     collections::HashMap,
@@ -13,33 +13,38 @@ use tokio::sync::OnceCell;
 
 use super::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator};
 
-/// How many parts the memory has, so that few wait for each other …
-const PARTS: usize = 32;
-/// … and how much each remembers, as upstream has it.
-const PART_SIZE: usize = 1024;
-/// How long a verification may take that others wait for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Number of shards, to reduce lock contention.
+const SHARDS: usize = 32;
+/// Maximum number of entries per shard; upstream's value.
+const SHARD_CAPACITY: usize = 1024;
+/// Timeout of an authentication that requests wait for.
+const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long verdicts count.
+/// The operating system's random source failed, so the token cache has no HMAC key.
+#[derive(Debug, thiserror::Error)]
+#[error("token cache: the system's random source failed")]
+pub struct RandomSourceError;
+
+/// TTLs of authentication results.
 #[derive(Clone, Copy, Debug)]
-pub struct Lifetimes {
-    /// That a token is good.
-    pub good: Duration,
-    /// That nobody knows it.
+pub struct TokenCacheTtls {
+    /// TTL of successes.
+    pub success: Duration,
+    /// TTL of unknown tokens.
     pub unknown: Duration,
-    /// Whether errors are remembered too, as long as unknown tokens.
+    /// Whether errors are cached, with the TTL of unknown tokens.
     pub errors: bool,
 }
 
-impl Lifetimes {
-    /// Only good tokens are remembered.
-    pub fn of_good(good: Duration) -> Self {
-        Self { good, unknown: Duration::ZERO, errors: true }
+impl TokenCacheTtls {
+    /// Caches successes only.
+    pub fn successes_only(success: Duration) -> Self {
+        Self { success: success, unknown: Duration::ZERO, errors: true }
     }
 
-    fn of(&self, verdict: &AuthenticationResult) -> Duration {
-        match verdict {
-            Ok(Some(_)) => self.good,
+    fn ttl_for(&self, result: &AuthenticationResult) -> Duration {
+        match result {
+            Ok(Some(_)) => self.success,
             Ok(None) => self.unknown,
             Err(_) if self.errors => self.unknown,
             Err(_) => Duration::ZERO,
@@ -47,92 +52,91 @@ impl Lifetimes {
     }
 }
 
-type Key = [u8; 32];
-/// A verdict and until when it counts.
-type Cell = Arc<OnceCell<(AuthenticationResult, Instant)>>;
+type TokenDigest = [u8; 32];
+/// A result and its expiry.
+type ResultCell = Arc<OnceCell<(AuthenticationResult, Instant)>>;
 
-/// A kind of token, with a memory.
-pub struct Cache<L> {
-    link: L,
-    lifetimes: Lifetimes,
-    key: hmac::Key,
-    parts: Vec<Mutex<HashMap<Key, Cell>>>,
+/// A token authenticator with a cache.
+pub struct TokenCache<L> {
+    authenticator: L,
+    ttls: TokenCacheTtls,
+    hmac_key: hmac::Key,
+    shards: Vec<Mutex<HashMap<TokenDigest, ResultCell>>>,
 }
 
-impl<L: TokenAuthenticator> Cache<L> {
-    /// Remembers what `link` says.
-    pub fn new(link: L, lifetimes: Lifetimes) -> Self {
-        let mut random = [0; 32];
-        // Without randomness from the kernel the key is still nobody's but this process's.
-        if ring::rand::SecureRandom::fill(&SystemRandom::new(), &mut random).is_err() {
-            random = std::array::from_fn(|_| fastrand::u8(..));
-        }
-        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        Self { link, lifetimes, key: hmac::Key::new(hmac::HMAC_SHA256, &random), parts }
+impl<L: TokenAuthenticator> TokenCache<L> {
+    /// Caches the results of `authenticator`. The HMAC key comes from the system's random source; there is no fallback,
+    /// because a predictable key would let digests be computed outside of this process.
+    pub fn new(authenticator: L, ttls: TokenCacheTtls) -> Result<Self, RandomSourceError> {
+        let hmac_key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomSourceError)?;
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Ok(Self { authenticator, ttls, hmac_key, shards })
     }
 
-    fn key(&self, token: &str, audiences: &[String]) -> Key {
-        let mut digest = hmac::Context::with_key(&self.key);
+    fn token_digest(&self, token: &str, audiences: &[String]) -> TokenDigest {
+        let mut context = hmac::Context::with_key(&self.hmac_key);
         for text in std::iter::once(token).chain(audiences.iter().map(String::as_str)) {
-            // With their lengths, so that texts cannot run into each other.
-            digest.update(&text.len().to_be_bytes());
-            digest.update(text.as_bytes());
+            // Length-prefixed, so that different inputs cannot collide.
+            context.update(&text.len().to_be_bytes());
+            context.update(text.as_bytes());
         }
-        let mut key = [0; 32];
-        key.copy_from_slice(digest.sign().as_ref());
-        key
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
     }
 
-    fn part(&self, key: &Key) -> std::sync::MutexGuard<'_, HashMap<Key, Cell>> {
-        self.parts[usize::from(key[0]) % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_shard(&self, digest: &TokenDigest) -> std::sync::MutexGuard<'_, HashMap<TokenDigest, ResultCell>> {
+        self.shards[usize::from(digest[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the verdict is, or will be.
-    fn cell(&self, key: Key) -> Cell {
+    /// Returns the cell of a token, which may still be empty.
+    fn cell_for(&self, digest: TokenDigest) -> ResultCell {
         let now = Instant::now();
-        let lives = |cell: &Cell| cell.get().is_none_or(|(_, until)| *until > now);
-        let mut part = self.part(&key);
-        if let Some(cell) = part.get(&key).filter(|cell| lives(cell)) {
+        let is_live = |cell: &ResultCell| cell.get().is_none_or(|(_, expires_at)| *expires_at > now);
+        let mut shard = self.lock_shard(&digest);
+        if let Some(cell) = shard.get(&digest).filter(|cell| is_live(cell)) {
             return cell.clone();
         }
-        if part.len() >= PART_SIZE {
-            part.retain(|_, cell| lives(cell));
+        if shard.len() >= SHARD_CAPACITY {
+            shard.retain(|_, cell| is_live(cell));
         }
-        if part.len() >= PART_SIZE
-            && let Some(victim) = part.keys().next().copied()
+        if shard.len() >= SHARD_CAPACITY
+            && let Some(victim) = shard.keys().next().copied()
         {
-            part.remove(&victim);
+            shard.remove(&victim);
         }
-        let cell = Cell::default();
-        part.insert(key, cell.clone());
+        let cell = ResultCell::default();
+        shard.insert(digest, cell.clone());
         cell
     }
 
-    fn forget(&self, key: &Key, cell: &Cell) {
-        let mut part = self.part(key);
-        if part.get(key).is_some_and(|kept| Arc::ptr_eq(kept, cell)) {
-            part.remove(key);
+    fn remove_cell(&self, digest: &TokenDigest, cell: &ResultCell) {
+        let mut shard = self.lock_shard(digest);
+        if shard.get(digest).is_some_and(|cached| Arc::ptr_eq(cached, cell)) {
+            shard.remove(digest);
         }
     }
 }
 
 #[async_trait]
-impl<L: TokenAuthenticator> TokenAuthenticator for Cache<L> {
+impl<L: TokenAuthenticator> TokenAuthenticator for TokenCache<L> {
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
-        let key = self.key(token, audiences);
-        let cell = self.cell(key);
-        let verified = async {
-            let late = || Err(AuthenticationErrors::one("the token could not be verified in time"));
-            let verdict = tokio::time::timeout(PATIENCE, self.link.authenticate_token(token, audiences)).await;
-            let verdict = verdict.unwrap_or_else(|_| late());
-            let until = Instant::now() + self.lifetimes.of(&verdict);
-            (verdict, until)
+        let digest = self.token_digest(token, audiences);
+        let cell = self.cell_for(digest);
+        let authentication = async {
+            let timed_out = || Err(AuthenticationErrors::single("the token could not be verified in time"));
+            let result =
+                tokio::time::timeout(VERIFICATION_TIMEOUT, self.authenticator.authenticate_token(token, audiences))
+                    .await;
+            let result = result.unwrap_or_else(|_| timed_out());
+            let expires_at = Instant::now() + self.ttls.ttl_for(&result);
+            (result, expires_at)
         };
-        let (verdict, until) = cell.get_or_init(|| verified).await;
-        if *until <= Instant::now() {
-            self.forget(&key, &cell);
+        let (result, expires_at) = cell.get_or_init(|| authentication).await;
+        if *expires_at <= Instant::now() {
+            self.remove_cell(&digest, &cell);
         }
-        verdict.clone()
+        result.clone()
     }
 }
 
@@ -146,67 +150,89 @@ mod tests {
     use crate::AuthenticationResponse;
 
     #[derive(Default)]
-    struct Counting(AtomicUsize);
+    struct CountingAuthenticator(AtomicUsize);
 
     #[async_trait]
-    impl TokenAuthenticator for Counting {
+    impl TokenAuthenticator for CountingAuthenticator {
         async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             match token {
-                "good" => Ok(Some(AuthenticationResponse::user(User { name: "joe".into(), ..User::default() }))),
-                "wrong" => Err(AuthenticationErrors::one("wrong")),
+                "good" => Ok(Some(AuthenticationResponse::for_user(User { name: "joe".into(), ..User::default() }))),
+                "wrong" => Err(AuthenticationErrors::single("wrong")),
                 _ => Ok(None),
             }
         }
     }
 
-    /// Asks twice; how often the link was asked.
-    async fn check(lifetimes: Lifetimes, token: &str, asked: usize) {
-        let cache = Cache::new(Counting::default(), lifetimes);
+    /// Authenticates twice and checks how often the authenticator was called.
+    async fn check_calls(ttls: TokenCacheTtls, token: &str, calls: usize) {
+        let cache = TokenCache::new(CountingAuthenticator::default(), ttls).unwrap();
         let first = cache.authenticate_token(token, &[]).await;
         assert_eq!(cache.authenticate_token(token, &[]).await, first);
-        assert_eq!(cache.link.0.load(Ordering::Relaxed), asked, "{token} {lifetimes:?}");
+        assert_eq!(cache.authenticator.0.load(Ordering::Relaxed), calls, "{token} {ttls:?}");
     }
 
     #[tokio::test]
-    async fn verdicts_count_for_a_while() {
+    async fn results_are_cached_for_their_ttl() {
         let long = Duration::from_secs(3600);
-        let only_good = Lifetimes::of_good(long);
-        let all = Lifetimes { good: long, unknown: long, errors: true };
-        let no_errors = Lifetimes { errors: false, ..all };
-        let none = Lifetimes::of_good(Duration::ZERO);
-        for (lifetimes, good, unknown, wrong) in
+        let only_good = TokenCacheTtls::successes_only(long);
+        let all = TokenCacheTtls { success: long, unknown: long, errors: true };
+        let no_errors = TokenCacheTtls { errors: false, ..all };
+        let none = TokenCacheTtls::successes_only(Duration::ZERO);
+        for (ttls, good, unknown, wrong) in
             [(only_good, 1, 2, 2), (all, 1, 1, 1), (no_errors, 1, 1, 2), (none, 2, 2, 2)]
         {
-            check(lifetimes, "good", good).await;
-            check(lifetimes, "unknown", unknown).await;
-            check(lifetimes, "wrong", wrong).await;
+            check_calls(ttls, "good", good).await;
+            check_calls(ttls, "unknown", unknown).await;
+            check_calls(ttls, "wrong", wrong).await;
         }
     }
 
     #[tokio::test]
-    async fn audiences_are_told_apart() {
-        let cache = Cache::new(Counting::default(), Lifetimes::of_good(Duration::from_secs(3600)));
+    async fn results_are_cached_per_audience() {
+        let cache = TokenCache::new(
+            CountingAuthenticator::default(),
+            TokenCacheTtls::successes_only(Duration::from_secs(3600)),
+        )
+        .unwrap();
         for audiences in [vec![], vec!["a".to_owned()], vec!["a".to_owned(), "b".to_owned()], vec!["ab".to_owned()]] {
             assert!(cache.authenticate_token("good", &audiences).await.unwrap().is_some());
         }
-        assert_eq!(cache.link.0.load(Ordering::Relaxed), 4);
+        assert_eq!(cache.authenticator.0.load(Ordering::Relaxed), 4);
     }
 
     #[tokio::test]
-    async fn who_waits_for_the_same_token_waits_once() {
-        let cache = Cache::new(Counting::default(), Lifetimes::of_good(Duration::from_secs(3600)));
+    async fn concurrent_requests_verify_a_token_once() {
+        let cache = TokenCache::new(
+            CountingAuthenticator::default(),
+            TokenCacheTtls::successes_only(Duration::from_secs(3600)),
+        )
+        .unwrap();
         futures::future::join_all((0..50).map(|_| cache.authenticate_token("good", &[]))).await;
-        assert_eq!(cache.link.0.load(Ordering::Relaxed), 1);
+        assert_eq!(cache.authenticator.0.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
-    async fn the_memory_is_bounded() {
-        let cache = Cache::new(Counting::default(), Lifetimes { good: PATIENCE, unknown: PATIENCE, errors: true });
-        for n in 0..3 * PARTS * PART_SIZE {
-            cache.cell(cache.key(&n.to_string(), &[]));
+    async fn number_of_entries_is_bounded() {
+        let cache = TokenCache::new(
+            CountingAuthenticator::default(),
+            TokenCacheTtls { success: VERIFICATION_TIMEOUT, unknown: VERIFICATION_TIMEOUT, errors: true },
+        )
+        .unwrap();
+        for n in 0..3 * SHARDS * SHARD_CAPACITY {
+            cache.cell_for(cache.token_digest(&n.to_string(), &[]));
         }
-        assert!(cache.parts.iter().all(|part| part.lock().unwrap().len() <= PART_SIZE));
+        assert!(cache.shards.iter().all(|shard| shard.lock().unwrap().len() <= SHARD_CAPACITY));
+    }
+
+    #[test]
+    fn keys_are_drawn_at_random() {
+        let caches = [(); 2].map(|()| {
+            let ttls = TokenCacheTtls::successes_only(VERIFICATION_TIMEOUT);
+            TokenCache::new(CountingAuthenticator::default(), ttls).unwrap()
+        });
+        let [first, second] = caches.map(|cache| cache.token_digest("good", &[]));
+        assert_ne!(first, second);
     }
 }

@@ -1,18 +1,19 @@
-//! Who are you? A chain of links, assembled from the settings in upstream's order, each of which knows one kind of
-//! credential; the first that recognizes its kind wins.
+//! Authentication: a union of authenticators, assembled from the configuration in upstream's order, each for one type
+//! of credential. The first that recognizes its credential wins.
 //!
-//! The pipeline asks [`Authenticator::authenticate`] once per request. What a credential proves travels on as a [`User`];
-//! the credential itself does not: its headers are gone afterwards. If every link fails the reasons are logged, and the client
-//! is told nothing but 401. A request without any credential is anonymous where the settings allow that.
+//! The pipeline calls [`Authenticator::authenticate_request`] once per request. The result is a [`User`]; the
+//! credential's headers are stripped. If all authenticators fail, the errors are logged and the client receives a plain
+//! 401. A request without credentials is anonymous, where the configuration allows that.
 
 mod anonymous;
 mod audience_agnostic;
-mod authority;
 mod bearer;
 mod bootstrap_token;
+mod ca_bundle;
 mod cache;
 mod certificate;
-pub mod extra;
+mod config;
+pub mod extra_headers;
 mod oidc;
 mod password_file;
 mod peer;
@@ -20,7 +21,6 @@ mod proxy;
 mod reloadable;
 mod response;
 pub mod service_account;
-mod settings;
 mod token_file;
 pub mod tokens;
 mod user_table;
@@ -32,184 +32,199 @@ pub use apiserver_core::user::{ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICA
 use apiserver_core::{User, storage::ObjectStorage};
 use async_trait::async_trait;
 use audience_agnostic::AudienceAgnostic;
-pub use authority::{Authority, AuthorityError, client_verifier};
+pub use ca_bundle::{CaBundle, CaBundleError, client_verifier};
+pub use cache::RandomSourceError;
+pub use config::AuthenticationConfig;
 use http::{HeaderMap, HeaderValue, header};
 pub use oidc::{ALGORITHMS, AuthenticationFile, ConfigError, JwtIssuer, Mapping};
-pub use peer::Peer;
+pub use peer::ConnectionPeer;
 pub use reloadable::ReloadableAuthenticator;
 pub use response::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, AuthenticationResult};
-pub use settings::Authentication;
 pub use tokens::{KeyError, Limits, PublicKey, Tokens};
-pub use user_table::{TableError, UserTable};
+pub use user_table::{UserTable, UserTableError};
 pub use webhook::{ReviewVersion, TokenWebhook};
 
-/// Where a user's `extra` says which credential was shown.
-pub const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
-/// How long it counts that a token was found to be good, as upstream has it.
-const GOOD_TOKEN: Duration = Duration::from_secs(10);
+/// The `extra` key that identifies the credential.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// TTL of successful token authentications; upstream's value.
+const TOKEN_SUCCESS_TTL: Duration = Duration::from_secs(10);
 
-/// What a request shows of its sender. A link takes away what it has used.
+/// The parts of a request that authenticators read. They strip the credential that they accept.
 pub struct AuthenticationRequest<'a> {
-    /// The request's headers.
+    /// Request headers.
     pub headers: &'a mut HeaderMap,
-    /// The connection that it came on.
-    pub peer: Option<&'a Peer>,
-    /// The request's path.
+    /// The connection of the request.
+    pub peer: Option<&'a ConnectionPeer>,
+    /// Request path.
     pub path: &'a str,
-    /// Whom a token must be for; empty: anybody.
+    /// The accepted audiences; empty accepts any.
     pub audiences: &'a [String],
-    /// What the client and the audit log are told.
+    /// Audit annotations and warnings.
     pub notes: AuthenticationNotes,
 }
 
-/// One kind of credential in requests.
+/// Authenticates requests by one type of credential.
 #[async_trait]
 trait RequestAuthenticator: Send + Sync {
-    /// Who sent this; nobody, if it shows nothing of this kind; or why what it shows is not accepted.
-    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult;
+    /// `Ok(None)`: the request carries no credential of this type. `Err`: the credential is invalid.
+    async fn authenticate(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult;
 }
 
-/// One kind of token.
+/// Authenticates one type of bearer token.
 #[async_trait]
 trait TokenAuthenticator: Send + Sync {
-    /// Whose token it is; nobody's, if it is not of this kind; or why it is not accepted.
+    /// `Ok(None)`: the token is not of this type. `Err`: the token is invalid.
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult;
 }
 
-/// Finds out who sends a request.
+/// Authenticates requests by all configured credentials.
 pub struct Authenticator {
-    links: Vec<Box<dyn RequestAuthenticator>>,
-    anonymous: Option<anonymous::Anonymous>,
+    authenticators: Vec<Box<dyn RequestAuthenticator>>,
+    anonymous: Option<anonymous::AnonymousAuthenticator>,
     audiences: Vec<String>,
-    proxies: proxy::Headers,
+    proxies: proxy::ProxyHeaders,
 }
 
 impl Authenticator {
-    /// The chain that the settings describe. Tokens of service accounts are looked up in `registry`.
-    pub fn new(settings: &Authentication, tokens: Option<&Arc<Tokens>>, registry: &Arc<dyn ObjectStorage>) -> Self {
+    /// Builds the authenticators that the configuration enables. Service account tokens are looked up in `registry`.
+    pub fn new(
+        config: &AuthenticationConfig,
+        tokens: Option<&Arc<Tokens>>,
+        registry: &Arc<dyn ObjectStorage>,
+    ) -> Result<Self, RandomSourceError> {
         let audiences = match tokens {
-            _ if !settings.audiences.is_empty() => settings.audiences.clone(),
+            _ if !config.audiences.is_empty() => config.audiences.clone(),
             Some(tokens) => tokens.audiences().to_vec(),
             None => Vec::new(),
         };
-        let mut links: Vec<Box<dyn RequestAuthenticator>> = Vec::new();
-        let proxies = proxy::Headers::of(settings);
-        if let Some(authority) = &settings.proxy_ca {
-            let link = proxy::Proxies::new(authority, settings.proxy_names.clone(), proxies.clone());
-            links.push(Box::new(AudienceAgnostic::new(link, &audiences)));
+        let mut authenticators: Vec<Box<dyn RequestAuthenticator>> = Vec::new();
+        let proxies = proxy::ProxyHeaders::from_config(config);
+        if let Some(ca_bundle) = &config.proxy_ca {
+            let proxy = proxy::ProxyAuthenticator::new(ca_bundle, config.proxy_names.clone(), proxies.clone());
+            authenticators.push(Box::new(AudienceAgnostic::new(proxy, &audiences)));
         }
-        if let Some(table) = &settings.passwords {
-            links.push(Box::new(AudienceAgnostic::new(password_file::Passwords::new(table.clone()), &audiences)));
+        if let Some(table) = &config.passwords {
+            authenticators.push(Box::new(AudienceAgnostic::new(
+                password_file::PasswordAuthenticator::new(table.clone()),
+                &audiences,
+            )));
         }
-        if let Some(authority) = &settings.client_ca {
-            links.push(Box::new(certificate::Certificates::new(authority)));
+        if let Some(ca_bundle) = &config.client_ca {
+            authenticators.push(Box::new(certificate::CertificateAuthenticator::new(ca_bundle)));
         }
-        let token_links = token_links(settings, tokens, registry, &audiences);
-        if !token_links.is_empty() {
-            let known = cache::Cache::new(AnyToken(token_links), cache::Lifetimes::of_good(GOOD_TOKEN));
-            links.push(Box::new(bearer::Bearer::new(Arc::new(known))));
+        let token_authenticators = token_authenticators(config, tokens, registry, &audiences)?;
+        if !token_authenticators.is_empty() {
+            let ttls = cache::TokenCacheTtls::successes_only(TOKEN_SUCCESS_TTL);
+            let cached = cache::TokenCache::new(TokenAuthenticatorUnion(token_authenticators), ttls)?;
+            authenticators.push(Box::new(bearer::BearerAuthenticator::new(Arc::new(cached))));
         }
-        let anonymous = settings.anonymous.then(|| anonymous::Anonymous::new(&settings.anonymous_paths));
-        Self { links, anonymous, audiences, proxies }
+        let anonymous = config.anonymous.then(|| anonymous::AnonymousAuthenticator::new(&config.anonymous_paths));
+        Ok(Self { authenticators, anonymous, audiences, proxies })
     }
 
-    /// Who sent a request; 401 and nothing else is to be said where nobody knows.
-    pub async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> Result<User, AuthenticationErrors> {
-        let found = self.find(shown).await?.ok_or_else(AuthenticationErrors::none)?;
-        if !acceptable(shown.audiences, &found.audiences) {
-            let (got, want) = (&found.audiences, shown.audiences);
-            return Err(AuthenticationErrors::one(format!(
+    /// Authenticates a request and strips its credentials. Errors are for the log; the client receives 401.
+    pub async fn authenticate_request(
+        &self,
+        request: &mut AuthenticationRequest<'_>,
+    ) -> Result<User, AuthenticationErrors> {
+        let response = self.find_response(request).await?.ok_or_else(AuthenticationErrors::none)?;
+        if !audiences_overlap(request.audiences, &response.audiences) {
+            let (got, want) = (&response.audiences, request.audiences);
+            return Err(AuthenticationErrors::single(format!(
                 "unable to match the audience: {got:?} , accepted: {want:?}"
             )));
         }
-        shown.headers.remove(header::AUTHORIZATION);
-        self.proxies.clear(shown.headers);
-        shown.notes.add(found.notes);
-        Ok(found.user)
+        request.headers.remove(header::AUTHORIZATION);
+        self.proxies.strip_headers(request.headers);
+        request.notes.merge(response.notes);
+        Ok(response.user)
     }
 
-    /// Whose token it is, as a review asks.
-    pub async fn review(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
+    /// Authenticates the token of a TokenReview.
+    pub async fn review_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let mut headers = HeaderMap::new();
         let value = HeaderValue::from_bytes(format!("Bearer {token}").as_bytes());
-        headers.insert(header::AUTHORIZATION, value.map_err(|_| AuthenticationErrors::one(bearer::INVALID))?);
+        headers.insert(header::AUTHORIZATION, value.map_err(|_| AuthenticationErrors::single(bearer::INVALID_TOKEN))?);
         let notes = AuthenticationNotes::default();
-        self.find(&mut AuthenticationRequest { headers: &mut headers, peer: None, path: "", audiences, notes }).await
+        self.find_response(&mut AuthenticationRequest { headers: &mut headers, peer: None, path: "", audiences, notes })
+            .await
     }
 
-    /// Whom tokens must be for, unless a review says otherwise.
+    /// The audiences that tokens must have, unless a review names others.
     pub fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// Asks the links in turn. An error is remembered while others are asked, but a request that shows something wrong is
-    /// not anonymous.
-    async fn find(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
-        let mut reasons = AuthenticationErrors::none();
-        for link in &self.links {
-            match link.authenticate(shown).await {
-                Ok(Some(found)) => return Ok(Some(found.known())),
+    /// Calls the authenticators in turn. Errors are collected while others are tried; a request with an invalid
+    /// credential is not anonymous.
+    async fn find_response(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let mut errors = AuthenticationErrors::none();
+        for authenticator in &self.authenticators {
+            match authenticator.authenticate(request).await {
+                Ok(Some(response)) => return Ok(Some(response.with_authenticated_group())),
                 Ok(None) => {}
-                Err(why) => reasons.add(why),
+                Err(error) => errors.merge(error),
             }
         }
         match &self.anonymous {
-            _ if !reasons.is_empty() => Err(reasons),
-            Some(anonymous) => Ok(anonymous.found(shown)),
+            _ if !errors.is_empty() => Err(errors),
+            Some(anonymous) => Ok(anonymous.anonymous_response(request)),
             None => Ok(None),
         }
     }
 }
 
-/// The kinds of tokens, those that are checked here before those that others check.
-fn token_links(
-    settings: &Authentication,
+/// The token authenticators: local ones first, then those that call other servers.
+fn token_authenticators(
+    config: &AuthenticationConfig,
     tokens: Option<&Arc<Tokens>>,
     registry: &Arc<dyn ObjectStorage>,
     audiences: &[String],
-) -> Vec<Box<dyn TokenAuthenticator>> {
-    let mut links: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
-    if let Some(table) = &settings.tokens {
-        links.push(Box::new(AudienceAgnostic::new(token_file::Tokens::new(table.clone()), audiences)));
+) -> Result<Vec<Box<dyn TokenAuthenticator>>, RandomSourceError> {
+    let mut authenticators: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
+    if let Some(table) = &config.tokens {
+        authenticators
+            .push(Box::new(AudienceAgnostic::new(token_file::TokenFileAuthenticator::new(table.clone()), audiences)));
     }
     if let Some(tokens) = tokens {
-        let accounts = || service_account::Accounts::new(tokens.clone(), registry.clone(), audiences.to_vec());
-        links.push(Box::new(service_account::Legacy::new(accounts(), settings.lookup)));
-        links.push(Box::new(service_account::Bound::new(accounts())));
+        let accounts =
+            || service_account::ServiceAccountStore::new(tokens.clone(), registry.clone(), audiences.to_vec());
+        authenticators.push(Box::new(service_account::LegacyTokenAuthenticator::new(accounts(), config.lookup)));
+        authenticators.push(Box::new(service_account::BoundTokenAuthenticator::new(accounts())));
     }
-    if settings.bootstrap_tokens {
-        let link = bootstrap_token::BootstrapTokens::new(registry.clone());
-        links.push(Box::new(AudienceAgnostic::new(link, audiences)));
+    if config.bootstrap_tokens {
+        let bootstrap = bootstrap_token::BootstrapTokenAuthenticator::new(registry.clone());
+        authenticators.push(Box::new(AudienceAgnostic::new(bootstrap, audiences)));
     }
-    if !settings.issuers.is_empty() {
-        let issuers = settings.issuers.iter().cloned().map(oidc::OpenId::new).collect();
-        links.push(Box::new(AudienceAgnostic::new(oidc::Issuers(issuers), audiences)));
+    if !config.issuers.is_empty() {
+        let issuers = config.issuers.iter().cloned().map(oidc::OidcAuthenticator::new).collect();
+        authenticators.push(Box::new(AudienceAgnostic::new(oidc::OidcAuthenticators(issuers), audiences)));
     }
-    if let Some(webhook) = &settings.webhook {
-        let lifetimes = webhook.lifetimes();
-        links.push(Box::new(cache::Cache::new(webhook::Webhook::new(webhook.clone(), audiences), lifetimes)));
+    if let Some(webhook) = &config.webhook {
+        let authenticator = webhook::WebhookAuthenticator::new(webhook.clone(), audiences);
+        authenticators.push(Box::new(cache::TokenCache::new(authenticator, webhook.cache_ttls())?));
     }
-    links
+    Ok(authenticators)
 }
 
-/// Asks the kinds of tokens in turn.
-struct AnyToken(Vec<Box<dyn TokenAuthenticator>>);
+/// Calls token authenticators in turn.
+struct TokenAuthenticatorUnion(Vec<Box<dyn TokenAuthenticator>>);
 
 #[async_trait]
-impl TokenAuthenticator for AnyToken {
+impl TokenAuthenticator for TokenAuthenticatorUnion {
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
-        let mut reasons = AuthenticationErrors::none();
-        for link in &self.0 {
-            match link.authenticate_token(token, audiences).await {
-                Ok(Some(found)) => return Ok(Some(found)),
+        let mut errors = AuthenticationErrors::none();
+        for authenticator in &self.0 {
+            match authenticator.authenticate_token(token, audiences).await {
+                Ok(Some(response)) => return Ok(Some(response)),
                 Ok(None) => {}
-                Err(why) => reasons.add(why),
+                Err(error) => errors.merge(error),
             }
         }
-        if reasons.is_empty() { Ok(None) } else { Err(reasons) }
+        if errors.is_empty() { Ok(None) } else { Err(errors) }
     }
 }
 
-fn acceptable(wanted: &[String], got: &[String]) -> bool {
-    wanted.is_empty() || got.is_empty() || wanted.iter().any(|audience| got.contains(audience))
+fn audiences_overlap(accepted: &[String], got: &[String]) -> bool {
+    accepted.is_empty() || got.is_empty() || accepted.iter().any(|audience| got.contains(audience))
 }

@@ -1,4 +1,4 @@
-//! Names and passwords of a file (`--basic-auth-file`), shown as HTTP's basic authentication.
+//! Users of `--basic-auth-file`, with HTTP basic authentication.
 
 use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -11,39 +11,39 @@ use super::{
 
 const SCHEME: &str = "basic ";
 
-/// Knows the users of a file.
-pub struct Passwords {
+/// Authenticates the users of a file.
+pub struct PasswordAuthenticator {
     table: UserTable,
 }
 
-impl Passwords {
-    /// Those of this table.
+impl PasswordAuthenticator {
+    /// Authenticates the users of `table`.
     pub fn new(table: UserTable) -> Self {
         Self { table }
     }
 
-    fn user(&self, name: &str, password: &str) -> Option<AuthenticationResponse> {
+    fn authenticate_password(&self, name: &str, password: &str) -> Option<AuthenticationResponse> {
         let (secret, user) = self.table.get(name)?;
-        same(secret.as_bytes(), password.as_bytes()).then(|| AuthenticationResponse::user(user.clone()))
+        constant_time_eq(secret.as_bytes(), password.as_bytes()).then(|| AuthenticationResponse::for_user(user.clone()))
     }
 }
 
 #[async_trait]
-impl RequestAuthenticator for Passwords {
-    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
-        let Some((name, password)) = given(shown.headers) else { return Ok(None) };
-        match self.user(&name, &password) {
-            Some(found) => {
-                shown.headers.remove(header::AUTHORIZATION);
-                Ok(Some(found))
+impl RequestAuthenticator for PasswordAuthenticator {
+    async fn authenticate(&self, request: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let Some((name, password)) = basic_credentials(request.headers) else { return Ok(None) };
+        match self.authenticate_password(&name, &password) {
+            Some(response) => {
+                request.headers.remove(header::AUTHORIZATION);
+                Ok(Some(response))
             }
-            None => Err(AuthenticationErrors::one("invalid username/password combination")),
+            None => Err(AuthenticationErrors::single("invalid username/password combination")),
         }
     }
 }
 
-/// The name and password that a request shows; nothing if they cannot be read.
-fn given(headers: &HeaderMap) -> Option<(String, String)> {
+/// Returns the user name and password of a request; `None` if they are absent or malformed.
+fn basic_credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_at_checked(SCHEME.len())?;
     if !scheme.eq_ignore_ascii_case(SCHEME) {
@@ -54,7 +54,7 @@ fn given(headers: &HeaderMap) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
-pub fn same(a: &[u8], b: &[u8]) -> bool {
+/// Compares secrets in constant time.
+pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

@@ -1,4 +1,4 @@
-//! The other end of a connection. What its certificate proves is found out once, at the first request that needs it.
+//! The client side of a connection. Its certificate is verified once, by the first request that needs it.
 
 use std::{net::SocketAddr, sync::OnceLock};
 
@@ -7,49 +7,49 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{AuthenticationErrors, response::AuthenticationResult};
 
-/// A client's connection.
-pub struct Peer {
-    /// Where it comes from.
+/// The client of a connection.
+pub struct ConnectionPeer {
+    /// Remote address.
     pub address: Option<SocketAddr>,
-    certificate: Option<Presented>,
+    certificate: Option<PresentedCertificate>,
 }
 
-/// A certificate that a client has the key of; nothing else is known of it yet.
-pub struct Presented {
-    /// With those of intermediate authorities.
+/// A certificate whose key the client holds; its chain is not yet verified.
+pub struct PresentedCertificate {
+    /// The certificate and its intermediates.
     pub chain: Vec<CertificateDer<'static>>,
-    /// Until when it counts, in seconds of Unix time.
-    ends: i64,
-    /// Whom it names, as a client.
+    /// Expiry in seconds of Unix time.
+    expires_at: i64,
+    /// The result as a client certificate.
     pub client: OnceLock<AuthenticationResult>,
-    /// Whether it is a proxy's.
+    /// The result as a front-proxy certificate.
     pub proxy: OnceLock<Result<(), AuthenticationErrors>>,
 }
 
-impl Peer {
-    /// A connection, and the certificates that were shown on it.
+impl ConnectionPeer {
+    /// A connection and the certificates that the client presented.
     pub fn new(address: Option<SocketAddr>, chain: Option<&[CertificateDer<'_>]>) -> Self {
         let chain = chain.filter(|chain| !chain.is_empty());
-        Self { address, certificate: chain.map(Presented::new) }
+        Self { address, certificate: chain.map(PresentedCertificate::new) }
     }
 
-    /// What was shown.
-    pub fn certificate(&self) -> Option<&Presented> {
+    /// The presented certificate.
+    pub fn certificate(&self) -> Option<&PresentedCertificate> {
         self.certificate.as_ref()
     }
 }
 
-impl Presented {
+impl PresentedCertificate {
     fn new(chain: &[CertificateDer<'_>]) -> Self {
         let chain: Vec<CertificateDer<'static>> = chain.iter().map(|one| one.clone().into_owned()).collect();
         let parsed = chain.first().and_then(|first| X509Certificate::from_der(first).ok());
-        // What cannot be read is not accepted anyway.
-        let ends = parsed.map_or(i64::MAX, |(_, certificate)| certificate.validity().not_after.timestamp());
-        Self { chain, ends, client: OnceLock::new(), proxy: OnceLock::new() }
+        // A malformed certificate is rejected later.
+        let expires_at = parsed.map_or(i64::MAX, |(_, certificate)| certificate.validity().not_after.timestamp());
+        Self { chain, expires_at: expires_at, client: OnceLock::new(), proxy: OnceLock::new() }
     }
 
-    /// A connection may outlive its certificate: it counts for nothing afterwards.
-    pub fn has_ended(&self) -> bool {
-        apiserver_core::clock::now().as_second() > self.ends
+    /// Whether the certificate has expired; a connection may outlive it.
+    pub fn has_expired(&self) -> bool {
+        apiserver_core::clock::now().as_second() > self.expires_at
     }
 }

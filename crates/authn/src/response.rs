@@ -1,4 +1,4 @@
-//! What a link answers: a user, nobody, or why what was shown is not accepted.
+//! The result of authentication: a response, no opinion, or errors.
 
 use std::fmt;
 
@@ -6,78 +6,78 @@ use apiserver_core::User;
 
 use super::{ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP};
 
-/// What a link says of what it was shown.
+/// The result of an authenticator.
 pub type AuthenticationResult = Result<Option<AuthenticationResponse>, AuthenticationErrors>;
 
-/// Somebody whom a credential names.
+/// The user that a credential identifies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthenticationResponse {
-    /// Who it is.
+    /// User info.
     pub user: User,
-    /// Whom the credential is for; empty: the link knows nothing of audiences.
+    /// Audiences of the credential; empty if the authenticator is audience-agnostic.
     pub audiences: Vec<String>,
-    /// What is to be said about it.
+    /// Audit annotations and warnings.
     pub notes: AuthenticationNotes,
 }
 
 impl AuthenticationResponse {
-    /// Somebody of whom nothing else is to be said.
-    pub fn user(user: User) -> Self {
+    /// A response without audiences and notes.
+    pub fn for_user(user: User) -> Self {
         Self { user, ..Self::default() }
     }
 
-    /// The same, in the group of all who are known.
-    pub fn known(mut self) -> Self {
-        let says = |group: &String| group == AUTHENTICATED_GROUP || group == UNAUTHENTICATED_GROUP;
-        if self.user.name != ANONYMOUS_USER && !self.user.groups.iter().any(says) {
+    /// Adds the group `system:authenticated`, unless the user is anonymous or has it.
+    pub fn with_authenticated_group(mut self) -> Self {
+        let is_authentication_group = |group: &String| group == AUTHENTICATED_GROUP || group == UNAUTHENTICATED_GROUP;
+        if self.user.name != ANONYMOUS_USER && !self.user.groups.iter().any(is_authentication_group) {
             self.user.groups.push(AUTHENTICATED_GROUP.to_owned());
         }
         self
     }
 }
 
-/// What is to be said about a credential.
+/// Audit annotations and warnings of an authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthenticationNotes {
-    /// For the audit log.
+    /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
-    /// For the client.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
 impl AuthenticationNotes {
-    /// Takes over others.
-    pub fn add(&mut self, other: AuthenticationNotes) {
+    /// Adds the notes of `other`.
+    pub fn merge(&mut self, other: AuthenticationNotes) {
         self.annotations.extend(other.annotations);
         self.warnings.extend(other.warnings);
     }
 }
 
-/// Why nothing that was shown is accepted: for the log, and for whoever may review tokens.
+/// The reasons why credentials are invalid, for the log and for TokenReviews.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthenticationErrors(Vec<String>);
 
 impl AuthenticationErrors {
-    /// Nothing was shown.
+    /// No credential was presented.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// One reason.
-    pub fn one(reason: impl Into<String>) -> Self {
-        Self(vec![reason.into()])
+    /// A single error.
+    pub fn single(error: impl Into<String>) -> Self {
+        Self(vec![error.into()])
     }
 
-    /// Adds reasons that were not yet given.
-    pub fn add(&mut self, other: AuthenticationErrors) {
-        for reason in other.0 {
-            if !self.0.contains(&reason) {
-                self.0.push(reason);
+    /// Adds errors, without duplicates.
+    pub fn merge(&mut self, other: AuthenticationErrors) {
+        for error in other.0 {
+            if !self.0.contains(&error) {
+                self.0.push(error);
             }
         }
     }
 
-    /// Whether nothing was shown.
+    /// Whether no credential was presented.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

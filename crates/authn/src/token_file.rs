@@ -1,24 +1,24 @@
-//! Tokens of a file (`--token-auth-file`), which count as long as the server runs.
+//! Tokens of `--token-auth-file`, which are valid as long as the server runs.
 
 use async_trait::async_trait;
 
 use super::{AuthenticationResponse, AuthenticationResult, TokenAuthenticator, UserTable};
 
-/// Knows the tokens of a file.
-pub struct Tokens {
+/// Authenticates the tokens of a file.
+pub struct TokenFileAuthenticator {
     table: UserTable,
 }
 
-impl Tokens {
-    /// Those of this table.
+impl TokenFileAuthenticator {
+    /// Authenticates the tokens of `table`.
     pub fn new(table: UserTable) -> Self {
         Self { table }
     }
 }
 
 #[async_trait]
-impl TokenAuthenticator for Tokens {
+impl TokenAuthenticator for TokenFileAuthenticator {
     async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
-        Ok(self.table.get(token).map(|(_, user)| AuthenticationResponse::user(user.clone())))
+        Ok(self.table.get(token).map(|(_, user)| AuthenticationResponse::for_user(user.clone())))
     }
 }

@@ -1,34 +1,36 @@
-//! Tokens that somebody else knows: a webhook is sent a `TokenReview` and answers it.
+//! Token webhooks: tokens that a webhook authenticates with a TokenReview.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use api::{Value, meta};
 use apiserver_core::{
-    User, http_client,
-    http_client::{RetryBackoff, Endpoint, with_backoff},
+    User,
+    http_client::{Endpoint, HttpClientError, RetryBackoff, with_backoff},
 };
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator, cache::Lifetimes};
+use super::{
+    AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator, cache::TokenCacheTtls,
+};
 
-/// How long one call may take.
-const LIMIT: Duration = Duration::from_secs(30);
-/// The pause before a call is tried again.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Timeout of one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Delay before the first retry.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// A webhook that knows tokens.
+/// The configuration of a token webhook.
 #[derive(Clone)]
 pub struct TokenWebhook {
-    /// Where it is.
+    /// The endpoint.
     pub endpoint: Arc<Endpoint>,
-    /// The version of `TokenReview` that it understands.
-    pub version: ReviewVersion,
-    /// How long its answers count.
+    /// The version of TokenReview.
+    pub review_version: ReviewVersion,
+    /// TTL of its responses.
     pub ttl: Duration,
 }
 
-/// A version of `TokenReview`.
+/// A version of TokenReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `authentication.k8s.io/v1`.
@@ -38,33 +40,33 @@ pub enum ReviewVersion {
 }
 
 impl TokenWebhook {
-    /// How long its answers are remembered: errors are not.
-    pub(super) fn lifetimes(&self) -> Lifetimes {
-        Lifetimes { good: self.ttl, unknown: self.ttl, errors: false }
+    /// TTLs of its responses; errors are not cached.
+    pub(super) fn cache_ttls(&self) -> TokenCacheTtls {
+        TokenCacheTtls { success: self.ttl, unknown: self.ttl, errors: false }
     }
 }
 
 impl fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenWebhook({:?} {:?} {:?})", self.endpoint, self.version, self.ttl)
+        write!(f, "TokenWebhook({:?} {:?} {:?})", self.endpoint, self.review_version, self.ttl)
     }
 }
 
-/// Asks a webhook.
-pub struct Webhook {
+/// Authenticates tokens with a webhook.
+pub struct WebhookAuthenticator {
     webhook: TokenWebhook,
-    /// Those of this API server.
+    /// Audiences of this API server.
     audiences: Vec<String>,
 }
 
-impl Webhook {
-    /// Asks this one.
+impl WebhookAuthenticator {
+    /// Authenticates with `webhook`.
     pub fn new(webhook: TokenWebhook, audiences: &[String]) -> Self {
         Self { webhook, audiences: audiences.to_vec() }
     }
 
-    async fn review(&self, token: &str, audiences: &[String]) -> Result<Value, http_client::HttpClientError> {
-        let version = match self.webhook.version {
+    async fn request_review(&self, token: &str, audiences: &[String]) -> Result<Value, HttpClientError> {
+        let version = match self.webhook.review_version {
             ReviewVersion::V1 => "authentication.k8s.io/v1",
             ReviewVersion::V1Beta1 => "authentication.k8s.io/v1beta1",
         };
@@ -76,31 +78,34 @@ impl Webhook {
         }
         let body = bytes::Bytes::from(review.to_string());
         let endpoint = &self.webhook.endpoint;
-        let answer = with_backoff(RetryBackoff::with_initial_delay(PAUSE), || endpoint.post(body.clone(), LIMIT)).await?.into_success_body()?;
+        let response =
+            with_backoff(RetryBackoff::with_initial_delay(RETRY_DELAY), || endpoint.post(body.clone(), CALL_TIMEOUT))
+                .await?
+                .into_success_body()?;
         let review: Value =
-            serde_json::from_slice(&answer).map_err(|error| http_client::HttpClientError::MalformedBody(error.to_string()))?;
+            serde_json::from_slice(&response).map_err(|error| HttpClientError::MalformedBody(error.to_string()))?;
         if meta::string_at(&review, &["kind"]) != "TokenReview" {
-            return Err(http_client::HttpClientError::MalformedBody("it is no TokenReview".into()));
+            return Err(HttpClientError::MalformedBody("it is no TokenReview".into()));
         }
         Ok(review)
     }
 }
 
 #[async_trait]
-impl TokenAuthenticator for Webhook {
+impl TokenAuthenticator for WebhookAuthenticator {
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
-        let review = self.review(token, audiences).await.map_err(|error| {
-            tracing::warn!(%error, "failed to make webhook authenticator request");
-            AuthenticationErrors::one(error.to_string())
+        let review = self.request_review(token, audiences).await.map_err(|error| {
+            tracing::warn!(%error, "token webhook: request failed, the token is rejected");
+            AuthenticationErrors::single(error.to_string())
         })?;
         let texts = |path: &[&str]| -> Vec<String> {
             meta::list_at(&review, path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let mut granted = Vec::new();
         if !audiences.is_empty() {
-            let told = texts(&["status", "audiences"]);
-            let told = if told.is_empty() { &self.audiences } else { &told };
-            granted = audiences.iter().filter(|one| told.contains(one)).cloned().collect();
+            let reviewed = texts(&["status", "audiences"]);
+            let reviewed = if reviewed.is_empty() { &self.audiences } else { &reviewed };
+            granted = audiences.iter().filter(|audience| reviewed.contains(audience)).cloned().collect();
             if granted.is_empty() {
                 return Ok(None);
             }
@@ -108,7 +113,7 @@ impl TokenAuthenticator for Webhook {
         if meta::value_at(&review, &["status", "authenticated"]) != Some(&Value::Bool(true)) {
             return match meta::string_at(&review, &["status", "error"]) {
                 "" => Ok(None),
-                error => Err(AuthenticationErrors::one(error)),
+                error => Err(AuthenticationErrors::single(error)),
             };
         }
         let user = ["status", "user"];

@@ -68,9 +68,9 @@ pub fn endpoint_from_kubeconfig(file: &Path) -> Result<Endpoint, KubeconfigError
 
 fn tls_config(folder: &Path, cluster: &Value, user: &Value) -> Result<Arc<rustls::ClientConfig>, KubeconfigError> {
     let invalid = |what: &'static str| move |why: String| KubeconfigError::Invalid(what, why);
-    let ca_bundle = read_data(folder, cluster, "certificate-ca_bundle")?;
+    let ca_bundle = read_data(folder, cluster, "certificate-authority")?;
     let ca_bundle = ca_bundle.as_ref().map(|pem| String::from_utf8_lossy(pem).into_owned());
-    let roots = load_root_certificates(ca_bundle.as_deref()).map_err(invalid("certificate-ca_bundle"))?;
+    let roots = load_root_certificates(ca_bundle.as_deref()).map_err(invalid("certificate-authority"))?;
     let builder = client_config_builder(roots).map_err(invalid("TLS"))?;
     let config = match (read_data(folder, user, "client-certificate")?, read_data(folder, user, "client-key")?) {
         (Some(certificate), Some(key)) => {

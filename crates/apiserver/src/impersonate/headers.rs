@@ -48,7 +48,7 @@ fn go_user_info(user: &User) -> String {
     };
     let groups = if user.groups.is_empty() { "[]string(nil)".to_owned() } else { list(&user.groups) };
     let map = |extra: &BTreeMap<String, Vec<String>>| {
-        let pairs: Vec<String> = extra_headers.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+        let pairs: Vec<String> = extra.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
         format!("map[string][]string{{{}}}", pairs.join(", "))
     };
     let extra = if user.extra.is_empty() { "map[string][]string(nil)".to_owned() } else { map(&user.extra) };

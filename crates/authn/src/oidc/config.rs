@@ -1,5 +1,5 @@
-//! The file of `--authentication-config`: issuers of tokens, and who may be anonymous. Unknown fields are errors, and what is
-//! wrong is named by its path.
+//! The file of `--authentication-config`: issuers and anonymous requests. Unknown fields are errors; errors name the
+//! field path.
 
 use std::sync::Arc;
 
@@ -13,80 +13,80 @@ use serde::Deserialize;
 
 use super::{
     ALGORITHMS, JwtIssuer, Mapping,
-    expression::{Expressions, compile},
+    expression::{IssuerExpressions, compile_at},
 };
 
-const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+const SUPPORTED_VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 
-/// Why such a file cannot be used.
+/// An invalid authentication configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is not YAML.
+    /// The file is not YAML.
     #[error("it is not YAML: {0}")]
     Yaml(#[from] yaml::Error),
-    /// It has a field that is not known, or one of the wrong type.
+    /// The file has an unknown field or a field of the wrong type.
     #[error("strict decoding error: {0}")]
     Decode(String),
-    /// It is of another kind.
+    /// The file is of another kind or version.
     #[error("no kind {0:?} is registered for version {1:?}")]
     Kind(String, String),
-    /// A value is wrong; in upstream's form.
+    /// A field is invalid; the text is upstream's.
     #[error("invalid authentication configuration: {0}")]
     Invalid(String),
 }
 
-/// What the file says.
+/// The content of the configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct AuthenticationFile {
-    /// Issuers of tokens.
+    /// OIDC issuers.
     pub issuers: Vec<JwtIssuer>,
-    /// Whether requests without credentials are served, and for which paths; `None`: the flag says it.
+    /// Whether anonymous requests are allowed, and for which paths; `None` leaves that to the flag.
     pub anonymous: Option<(bool, Vec<String>)>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
+struct ConfigurationFile {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    jwt: Vec<Jwt>,
-    anonymous: Option<Anonymous>,
+    jwt: Vec<JwtFields>,
+    anonymous: Option<AnonymousFields>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Anonymous {
+struct AnonymousFields {
     #[serde(default)]
     enabled: bool,
     #[serde(default)]
-    conditions: Vec<Condition>,
+    conditions: Vec<AnonymousCondition>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Condition {
+struct AnonymousCondition {
     path: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Jwt {
+struct JwtFields {
     #[serde(default)]
-    issuer: Issuer,
+    issuer: IssuerFields,
     #[serde(default)]
-    claim_validation_rules: Vec<Rule>,
+    claim_validation_rules: Vec<ValidationRule>,
     #[serde(default)]
-    claim_mappings: Mappings,
+    claim_mappings: ClaimMappingsFields,
     #[serde(default)]
-    user_validation_rules: Vec<Rule>,
+    user_validation_rules: Vec<ValidationRule>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct Issuer {
+struct IssuerFields {
     url: String,
     #[serde(rename = "discoveryURL")]
     discovery_url: String,
@@ -98,7 +98,7 @@ struct Issuer {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct Rule {
+struct ValidationRule {
     claim: String,
     required_value: String,
     expression: String,
@@ -107,16 +107,16 @@ struct Rule {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Mappings {
-    username: Claim,
-    groups: Claim,
-    uid: Claim,
-    extra: Vec<Extra>,
+struct ClaimMappingsFields {
+    username: PrefixedClaim,
+    groups: PrefixedClaim,
+    uid: PrefixedClaim,
+    extra: Vec<ExtraMapping>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Claim {
+struct PrefixedClaim {
     claim: String,
     prefix: Option<String>,
     expression: String,
@@ -124,26 +124,27 @@ struct Claim {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct Extra {
+struct ExtraMapping {
     key: String,
     value_expression: String,
 }
 
 impl AuthenticationFile {
-    /// Reads a file. `own` are the issuers of this server's own tokens, which nobody else may have.
+    /// Parses a file. `own` are the issuers of this server's own tokens, which others must not use.
     pub fn parse(text: &str, own: &[String]) -> Result<Self, ConfigError> {
         let value = yaml::parse(text.as_bytes())?.value;
-        let file: File = serde_json::from_value(value).map_err(|error| ConfigError::Decode(error.to_string()))?;
+        let file: ConfigurationFile =
+            serde_json::from_value(value).map_err(|error| ConfigError::Decode(error.to_string()))?;
         let version = file.api_version.strip_prefix("apiserver.config.k8s.io/").unwrap_or_default();
-        if file.kind != "AuthenticationConfiguration" || !VERSIONS.contains(&version) {
+        if file.kind != "AuthenticationConfiguration" || !SUPPORTED_VERSIONS.contains(&version) {
             return Err(ConfigError::Kind(file.kind, file.api_version));
         }
         let mut issuers: Vec<JwtIssuer> = Vec::new();
-        for (at, jwt) in file.jwt.into_iter().enumerate() {
-            let path = format!("jwt[{at}]");
-            let issuer = jwt.issuer(&path, own)?;
+        for (index, jwt) in file.jwt.into_iter().enumerate() {
+            let path = format!("jwt[{index}]");
+            let issuer = jwt.into_issuer(&path, own)?;
             if issuers.iter().any(|before| before.url == issuer.url) {
-                return Err(invalid(format!("{path}.issuer.url: Duplicate value: {:?}", issuer.url)));
+                return Err(invalid_configuration(format!("{path}.issuer.url: Duplicate value: {:?}", issuer.url)));
             }
             issuers.push(issuer);
         }
@@ -151,7 +152,7 @@ impl AuthenticationFile {
             let paths: Vec<String> = anonymous.conditions.into_iter().map(|condition| condition.path).collect();
             if !anonymous.enabled && !paths.is_empty() {
                 let why = "enabled should be set to true when conditions are defined";
-                return Err(invalid(format!("anonymous.conditions: Invalid value: {paths:?}: {why}")));
+                return Err(invalid_configuration(format!("anonymous.conditions: Invalid value: {paths:?}: {why}")));
             }
             Ok((anonymous.enabled, paths))
         });
@@ -159,23 +160,24 @@ impl AuthenticationFile {
     }
 }
 
-impl Jwt {
-    fn issuer(self, path: &str, own: &[String]) -> Result<JwtIssuer, ConfigError> {
-        let at = |field: &str| format!("{path}.{field}");
-        self.issuer.check(&at("issuer"), own)?;
-        let mut expressions = Expressions::default();
-        let required = claims_rules(self.claim_validation_rules, &at("claimValidationRules"), &mut expressions)?;
-        let Mappings { username, groups, uid, extra } = self.claim_mappings;
-        expressions.username = username.expression(&at("claimMappings.username"))?;
-        let username = username.mapping(&at("claimMappings.username"), expressions.username.is_none())?;
-        expressions.groups = groups.expression(&at("claimMappings.groups"))?;
-        let groups = groups.mapping(&at("claimMappings.groups"), false)?;
-        expressions.uid = uid.expression(&at("claimMappings.uid"))?;
-        for (n, extra) in extra.iter().enumerate() {
-            extra.add(&at(&format!("claimMappings.extra[{n}]")), &mut expressions)?;
+impl JwtFields {
+    fn into_issuer(self, path: &str, own: &[String]) -> Result<JwtIssuer, ConfigError> {
+        let field_path = |field: &str| format!("{path}.{field}");
+        self.issuer.validate(&field_path("issuer"), own)?;
+        let mut expressions = IssuerExpressions::default();
+        let required =
+            compile_claim_rules(self.claim_validation_rules, &field_path("claimValidationRules"), &mut expressions)?;
+        let ClaimMappingsFields { username, groups, uid, extra } = self.claim_mappings;
+        expressions.username = username.compile_expression(&field_path("claimMappings.username"))?;
+        let username = username.into_mapping(&field_path("claimMappings.username"), expressions.username.is_none())?;
+        expressions.groups = groups.compile_expression(&field_path("claimMappings.groups"))?;
+        let groups = groups.into_mapping(&field_path("claimMappings.groups"), false)?;
+        expressions.uid = uid.compile_expression(&field_path("claimMappings.uid"))?;
+        for (index, extra) in extra.iter().enumerate() {
+            extra.compile_into(&field_path(&format!("claimMappings.extra[{index}]")), &mut expressions)?;
         }
         expressions.check_email(path)?;
-        user_rules(&self.user_validation_rules, &at("userValidationRules"), &mut expressions)?;
+        compile_user_rules(&self.user_validation_rules, &field_path("userValidationRules"), &mut expressions)?;
         Ok(JwtIssuer {
             username: username.unwrap_or_default(),
             groups,
@@ -191,106 +193,115 @@ impl Jwt {
     }
 }
 
-/// Sorts rules into claims that must be there and expressions that must hold.
-fn claims_rules(
-    rules: Vec<Rule>,
+/// Splits rules into required claims and compiled expressions.
+fn compile_claim_rules(
+    rules: Vec<ValidationRule>,
     path: &str,
-    expressions: &mut Expressions,
+    expressions: &mut IssuerExpressions,
 ) -> Result<Vec<(String, String)>, ConfigError> {
     let mut required: Vec<(String, String)> = Vec::new();
-    for (n, rule) in rules.into_iter().enumerate() {
-        let path = format!("{path}[{n}]");
+    for (index, rule) in rules.into_iter().enumerate() {
+        let path = format!("{path}[{index}]");
         if rule.expression.is_empty() || !rule.claim.is_empty() {
-            let rule = rule.required(&path)?;
+            let rule = rule.into_required_claim(&path)?;
             if required.iter().any(|(claim, _)| *claim == rule.0) {
-                return Err(invalid(format!("{path}.claim: Duplicate value: {:?}", rule.0)));
+                return Err(invalid_configuration(format!("{path}.claim: Duplicate value: {:?}", rule.0)));
             }
             required.push(rule);
             continue;
         }
         if !rule.required_value.is_empty() {
             let why = "may not be specified when expression is set";
-            return Err(invalid(format!("{path}.requiredValue: Invalid value: {:?}: {why}", rule.required_value)));
+            return Err(invalid_configuration(format!(
+                "{path}.requiredValue: Invalid value: {:?}: {why}",
+                rule.required_value
+            )));
         }
-        unique(&expressions.claims_rules, &rule, &path)?;
-        let compiled = compile(format!("{path}.expression"), &rule.expression, Expression::claims_rule)?;
-        expressions.claims_rules.push((compiled, rule.message));
+        check_unique(&expressions.claim_rules, &rule, &path)?;
+        let compiled = compile_at(format!("{path}.expression"), &rule.expression, Expression::claims_rule)?;
+        expressions.claim_rules.push((compiled, rule.message));
     }
     Ok(required)
 }
 
-fn user_rules(rules: &[Rule], path: &str, expressions: &mut Expressions) -> Result<(), ConfigError> {
-    for (n, rule) in rules.iter().enumerate() {
-        let path = format!("{path}[{n}]");
+fn compile_user_rules(
+    rules: &[ValidationRule],
+    path: &str,
+    expressions: &mut IssuerExpressions,
+) -> Result<(), ConfigError> {
+    for (index, rule) in rules.iter().enumerate() {
+        let path = format!("{path}[{index}]");
         if rule.expression.is_empty() {
-            return Err(invalid(format!("{path}.expression: Required value")));
+            return Err(invalid_configuration(format!("{path}.expression: Required value")));
         }
-        unique(&expressions.user_rules, rule, &path)?;
-        let compiled = compile(format!("{path}.expression"), &rule.expression, Expression::user_rule)?;
+        check_unique(&expressions.user_rules, rule, &path)?;
+        let compiled = compile_at(format!("{path}.expression"), &rule.expression, Expression::user_rule)?;
         expressions.user_rules.push((compiled, rule.message.clone()));
     }
     Ok(())
 }
 
-fn unique(known: &[(Expression, String)], rule: &Rule, path: &str) -> Result<(), ConfigError> {
+fn check_unique(known: &[(Expression, String)], rule: &ValidationRule, path: &str) -> Result<(), ConfigError> {
     match known.iter().any(|(known, _)| known.source() == rule.expression) {
-        true => Err(invalid(format!("{path}.expression: Duplicate value: {:?}", rule.expression))),
+        true => Err(invalid_configuration(format!("{path}.expression: Duplicate value: {:?}", rule.expression))),
         false => Ok(()),
     }
 }
 
-impl Extra {
-    fn add(&self, path: &str, expressions: &mut Expressions) -> Result<(), ConfigError> {
+impl ExtraMapping {
+    fn compile_into(&self, path: &str, expressions: &mut IssuerExpressions) -> Result<(), ConfigError> {
         let (key, field) = (&self.key, format!("{path}.key"));
-        let wrong = |value: &str, why: String| invalid(FieldError::invalid(field.as_str(), value, why).to_string());
+        let invalid_key = |value: &str, why: String| {
+            invalid_configuration(FieldError::invalid(field.as_str(), value, why).to_string())
+        };
         if key.is_empty() {
-            return Err(invalid(format!("{field}: Required value")));
+            return Err(invalid_configuration(format!("{field}: Required value")));
         }
         let Some((host, rest)) = key.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty()) else {
-            return Err(wrong(key, "must be a domain-prefixed path (such as \"acme.io/foo\")".into()));
+            return Err(invalid_key(key, "must be a domain-prefixed path (such as \"acme.io/foo\")".into()));
         };
         if let Some(why) = names::subdomain(host).into_iter().next() {
-            return Err(wrong(host, why));
+            return Err(invalid_key(host, why));
         }
         if !rest.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {
             let form = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
-            return Err(wrong(rest, format!("Invalid path (regex used for validation is '{form}')")));
+            return Err(invalid_key(rest, format!("Invalid path (regex used for validation is '{form}')")));
         }
         if *key != key.to_lowercase() {
-            return Err(wrong(key, "must be lowercase".into()));
+            return Err(invalid_key(key, "must be lowercase".into()));
         }
         let reserved = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
         if reserved("kubernetes.io") || reserved("k8s.io") {
             let why = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
-            return Err(wrong(key, why.into()));
+            return Err(invalid_key(key, why.into()));
         }
         if expressions.extra.iter().any(|(known, _)| known == key) {
-            return Err(invalid(format!("{field}: Duplicate value: {key:?}")));
+            return Err(invalid_configuration(format!("{field}: Duplicate value: {key:?}")));
         }
         if self.value_expression.is_empty() {
-            return Err(invalid(format!("{path}.valueExpression: Required value")));
+            return Err(invalid_configuration(format!("{path}.valueExpression: Required value")));
         }
-        let compiled = compile(format!("{path}.valueExpression"), &self.value_expression, Expression::mapping)?;
+        let compiled = compile_at(format!("{path}.valueExpression"), &self.value_expression, Expression::mapping)?;
         expressions.extra.push((key.clone(), compiled));
         Ok(())
     }
 }
 
-impl Issuer {
-    fn check(&self, path: &str, own: &[String]) -> Result<(), ConfigError> {
+impl IssuerFields {
+    fn validate(&self, path: &str, own: &[String]) -> Result<(), ConfigError> {
         if self.url.is_empty() {
-            return Err(invalid(format!("{path}.url: Required value")));
+            return Err(invalid_configuration(format!("{path}.url: Required value")));
         }
         if own.contains(&self.url) {
             let why = format!("URL must not overlap with disallowed issuers: [{}]", own.join(" "));
-            return Err(invalid(format!("{path}.url: Invalid value: {:?}: {why}", self.url)));
+            return Err(invalid_configuration(format!("{path}.url: Invalid value: {:?}: {why}", self.url)));
         }
         check_url(&format!("{path}.url"), &self.url)?;
         if !self.discovery_url.is_empty() {
             let path = format!("{path}.discoveryURL");
             if self.discovery_url.trim_end_matches('/') == self.url.trim_end_matches('/') {
                 let why = "discoveryURL must be different from URL";
-                return Err(invalid(format!("{path}: Invalid value: {:?}: {why}", self.discovery_url)));
+                return Err(invalid_configuration(format!("{path}: Invalid value: {:?}: {why}", self.discovery_url)));
             }
             check_url(&path, &self.discovery_url)?;
         }
@@ -298,26 +309,30 @@ impl Issuer {
         if !self.certificate_authority.is_empty()
             && let Err(why) = load_root_certificates(Some(&self.certificate_authority))
         {
-            return Err(invalid(format!("{path}.certificateAuthority: Invalid value: \"<omitted>\": {why}")));
+            return Err(invalid_configuration(format!(
+                "{path}.certificateAuthority: Invalid value: \"<omitted>\": {why}"
+            )));
         }
         if !self.egress_selector_type.is_empty() {
-            return Err(invalid(format!("{path}.egressSelectorType: egress selectors are not supported")));
+            return Err(invalid_configuration(format!(
+                "{path}.egressSelectorType: egress selectors are not supported"
+            )));
         }
         Ok(())
     }
 
     fn check_audiences(&self, path: &str) -> Result<(), ConfigError> {
         if self.audiences.is_empty() {
-            return Err(invalid(format!(
+            return Err(invalid_configuration(format!(
                 "{path}.audiences: Required value: at least one {path}.audiences is required"
             )));
         }
         for (at, audience) in self.audiences.iter().enumerate() {
             if audience.is_empty() {
-                return Err(invalid(format!("{path}.audiences[{at}]: Required value")));
+                return Err(invalid_configuration(format!("{path}.audiences[{at}]: Required value")));
             }
             if self.audiences[..at].contains(audience) {
-                return Err(invalid(format!("{path}.audiences[{at}]: Duplicate value: {audience:?}")));
+                return Err(invalid_configuration(format!("{path}.audiences[{at}]: Duplicate value: {audience:?}")));
             }
         }
         let why = match (self.audiences.len(), self.audience_match_policy.as_str()) {
@@ -326,76 +341,79 @@ impl Issuer {
             _ => "audienceMatchPolicy must be MatchAny for multiple audiences",
         };
         let policy = &self.audience_match_policy;
-        Err(invalid(format!("{path}.audienceMatchPolicy: Invalid value: {policy:?}: {why}")))
+        Err(invalid_configuration(format!("{path}.audienceMatchPolicy: Invalid value: {policy:?}: {why}")))
     }
 }
 
-impl Rule {
-    fn required(self, path: &str) -> Result<(String, String), ConfigError> {
+impl ValidationRule {
+    fn into_required_claim(self, path: &str) -> Result<(String, String), ConfigError> {
         if self.claim.is_empty() {
-            return Err(invalid(format!("{path}: Required value: claim or expression is required")));
+            return Err(invalid_configuration(format!("{path}: Required value: claim or expression is required")));
         }
         if !self.expression.is_empty() {
             let why = "claim and expression can't both be set";
-            return Err(invalid(format!("{path}: Invalid value: {:?}: {why}", self.claim)));
+            return Err(invalid_configuration(format!("{path}: Invalid value: {:?}: {why}", self.claim)));
         }
         if !self.message.is_empty() {
             let why = "may not be specified when claim is set";
-            return Err(invalid(format!("{path}.message: Invalid value: {:?}: {why}", self.message)));
+            return Err(invalid_configuration(format!("{path}.message: Invalid value: {:?}: {why}", self.message)));
         }
         Ok((self.claim, self.required_value))
     }
 }
 
-impl Claim {
-    /// The expression in place of a claim.
-    fn expression(&self, path: &str) -> Result<Option<Expression>, ConfigError> {
+impl PrefixedClaim {
+    /// Compiles the expression that replaces the claim.
+    fn compile_expression(&self, path: &str) -> Result<Option<Expression>, ConfigError> {
         if self.expression.is_empty() {
             return Ok(None);
         }
         if !self.claim.is_empty() {
             let why = "claim and expression can't both be set";
-            return Err(invalid(format!("{path}: Invalid value: \"\": {why}")));
+            return Err(invalid_configuration(format!("{path}: Invalid value: \"\": {why}")));
         }
         if let Some(prefix) = &self.prefix {
             let why = "may not be specified when expression is set";
-            return Err(invalid(format!("{path}.prefix: Invalid value: {prefix:?}: {why}")));
+            return Err(invalid_configuration(format!("{path}.prefix: Invalid value: {prefix:?}: {why}")));
         }
-        compile(format!("{path}.expression"), &self.expression, Expression::mapping).map(Some)
+        compile_at(format!("{path}.expression"), &self.expression, Expression::mapping).map(Some)
     }
 
-    fn mapping(self, path: &str, needed: bool) -> Result<Option<Mapping>, ConfigError> {
+    fn into_mapping(self, path: &str, needed: bool) -> Result<Option<Mapping>, ConfigError> {
         if self.claim.is_empty() {
             return match (needed, self.prefix) {
-                (true, _) => Err(invalid(format!("{path}: Required value: claim or expression is required"))),
+                (true, _) => {
+                    Err(invalid_configuration(format!("{path}: Required value: claim or expression is required")))
+                }
                 (false, Some(prefix)) if !prefix.is_empty() => {
                     let why = "non-empty prefix can't be set when claim is not set";
-                    Err(invalid(format!("{path}.prefix: Invalid value: {prefix:?}: {why}")))
+                    Err(invalid_configuration(format!("{path}.prefix: Invalid value: {prefix:?}: {why}")))
                 }
                 _ => Ok(None),
             };
         }
         let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
-        let prefix = self.prefix.ok_or_else(|| invalid(format!("{path}.prefix: Required value: {why}")))?;
+        let prefix =
+            self.prefix.ok_or_else(|| invalid_configuration(format!("{path}.prefix: Required value: {why}")))?;
         Ok(Some(Mapping { claim: self.claim, prefix }))
     }
 }
 
 fn check_url(path: &str, url: &str) -> Result<(), ConfigError> {
-    let wrong = |why: &str| Err(invalid(format!("{path}: Invalid value: {url:?}: {why}")));
-    let Some(rest) = url.strip_prefix("https://") else { return wrong("URL scheme must be https") };
+    let invalid_url = |why: &str| Err(invalid_configuration(format!("{path}: Invalid value: {url:?}: {why}")));
+    let Some(rest) = url.strip_prefix("https://") else { return invalid_url("URL scheme must be https") };
     if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
-        return wrong("URL must not contain a username or password");
+        return invalid_url("URL must not contain a username or password");
     }
     if rest.contains('?') {
-        return wrong("URL must not contain a query");
+        return invalid_url("URL must not contain a query");
     }
     if rest.contains('#') {
-        return wrong("URL must not contain a fragment");
+        return invalid_url("URL must not contain a fragment");
     }
     Ok(())
 }
 
-pub(super) fn invalid(text: String) -> ConfigError {
+pub(super) fn invalid_configuration(text: String) -> ConfigError {
     ConfigError::Invalid(text)
 }

@@ -1,4 +1,4 @@
-//! Expressions of an `AuthenticationConfiguration`: what claims are mapped to, and what must hold for them and for the user.
+//! CEL expressions of an AuthenticationConfiguration: claim mappings and validation rules.
 
 use api::validate::FieldError;
 use apiserver_core::User;
@@ -7,31 +7,31 @@ use expressions::{
     authentication::{Expression, Input},
 };
 
-use super::config::{ConfigError, invalid};
+use super::config::{ConfigError, invalid_configuration};
 
-const EMAIL: &str = "claims.email_verified must be used in claimMappings.username.expression or \
+const EMAIL_VERIFIED_REQUIRED: &str = "claims.email_verified must be used in claimMappings.username.expression or \
                      claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used \
                      in claimMappings.username.expression";
 
-/// All expressions of an issuer.
+/// The compiled expressions of an issuer.
 #[derive(Debug, Default)]
-pub struct Expressions {
-    /// What the user is called, in place of a claim.
+pub struct IssuerExpressions {
+    /// User name, in place of a claim.
     pub username: Option<Expression>,
-    /// Which groups the user is in, in place of a claim.
+    /// Groups, in place of a claim.
     pub groups: Option<Expression>,
-    /// The user's uid, in place of a claim.
+    /// UID, in place of a claim.
     pub uid: Option<Expression>,
-    /// What else is known of the user, by key.
+    /// Extra attributes, by key.
     pub extra: Vec<(String, Expression)>,
-    /// What must hold for claims, with what is said where it does not.
-    pub claims_rules: Vec<(Expression, String)>,
-    /// What must hold for the user.
+    /// Claim validation rules with their messages.
+    pub claim_rules: Vec<(Expression, String)>,
+    /// User validation rules with their messages.
     pub user_rules: Vec<(Expression, String)>,
 }
 
 /// Compiles the expression at `field`.
-pub fn compile(
+pub fn compile_at(
     field: String,
     source: &str,
     compile: fn(&str) -> Result<Expression, Fault>,
@@ -41,25 +41,25 @@ pub fn compile(
             FaultKind::Invalid => FieldError::invalid(field, source, fault.detail),
             FaultKind::Internal => FieldError::new(field, api::validate::FieldErrorType::Internal, fault.detail),
         };
-        invalid(error.to_string())
+        invalid_configuration(error.to_string())
     })
 }
 
-impl Expressions {
-    /// Whoever calls users by their address must look at whether it is theirs.
+impl IssuerExpressions {
+    /// Requires `claims.email_verified` where the user name uses `claims.email`.
     pub fn check_email(&self, path: &str) -> Result<(), ConfigError> {
         let Some(username) = self.username.as_ref().filter(|username| username.uses_email) else { return Ok(()) };
-        let rules = self.claims_rules.iter().map(|(rule, _)| rule);
+        let rules = self.claim_rules.iter().map(|(rule, _)| rule);
         let mut all = rules.chain(self.extra.iter().map(|(_, extra)| extra)).chain([username]);
         if all.any(|expression| expression.uses_email_verified) {
             return Ok(());
         }
         let field = format!("{path}.claimMappings.username.expression");
-        Err(invalid(FieldError::invalid(field, username.source(), EMAIL).to_string()))
+        Err(invalid_configuration(FieldError::invalid(field, username.source(), EMAIL_VERIFIED_REQUIRED).to_string()))
     }
 
-    /// What the user is called.
-    pub fn name(expression: &Expression, claims: &Input) -> Result<String, String> {
+    /// Evaluates the user name.
+    pub fn evaluate_username(expression: &Expression, claims: &Input) -> Result<String, String> {
         let failed = |why: &str| format!("oidc: error evaluating username claim expression: {why}");
         match expression.text(claims).map_err(|why| failed(&why))?.as_deref() {
             Some("") => Err("oidc: empty username via CEL expression is not allowed".into()),
@@ -68,26 +68,26 @@ impl Expressions {
         }
     }
 
-    /// Which groups the user is in.
-    pub fn groups(expression: &Expression, claims: &Input) -> Result<Vec<String>, String> {
+    /// Evaluates the groups.
+    pub fn evaluate_groups(expression: &Expression, claims: &Input) -> Result<Vec<String>, String> {
         let failed = |why: &str| format!("oidc: error evaluating group claim expression: {why}");
         expression.texts(claims).map_err(|why| failed(&why))?.map_err(failed)
     }
 
-    /// The user's uid.
-    pub fn uid(expression: &Expression, claims: &Input) -> Result<String, String> {
+    /// Evaluates the UID.
+    pub fn evaluate_uid(expression: &Expression, claims: &Input) -> Result<String, String> {
         let failed = |why: &str| format!("oidc: error evaluating uid claim expression: {why}");
         let uid = expression.text(claims).map_err(|why| failed(&why))?;
         uid.ok_or_else(|| failed("uid claim expression must return a string"))
     }
 
-    /// Adds what else is known of the user.
+    /// Evaluates the extra attributes and adds them to `user`.
     pub fn add_extra(&self, user: &mut User, claims: &Input) -> Result<(), String> {
-        let mut found = Vec::new();
+        let mut evaluated = Vec::new();
         for (key, expression) in &self.extra {
-            found.push((key, expression, expression.texts(claims)?));
+            evaluated.push((key, expression, expression.texts(claims)?));
         }
-        for (key, expression, texts) in found {
+        for (key, expression, texts) in evaluated {
             let source = expression.source();
             let texts =
                 texts.map_err(|why| format!("oidc: error evaluating extra claim expression: {source}: {why}"))?;
@@ -98,21 +98,22 @@ impl Expressions {
         Ok(())
     }
 
-    /// Checks what must hold for the claims.
+    /// Evaluates the claim validation rules.
     pub fn check_claims(&self, claims: &Input) -> Result<(), String> {
-        hold(&self.claims_rules, claims)
+        check_rules(&self.claim_rules, claims)
             .map_err(|why| format!("oidc: error evaluating claim validation expression: {why}"))
     }
 
-    /// Checks what must hold for the user.
+    /// Evaluates the user validation rules.
     pub fn check_user(&self, user: &User) -> Result<(), String> {
         let input = Input::user(&user.name, &user.uid, &user.groups, &user.extra);
-        hold(&self.user_rules, &input).map_err(|why| format!("oidc: error evaluating user info validation rule: {why}"))
+        check_rules(&self.user_rules, &input)
+            .map_err(|why| format!("oidc: error evaluating user info validation rule: {why}"))
     }
 }
 
-/// All are evaluated before the first that does not hold is told.
-fn hold(rules: &[(Expression, String)], input: &Input) -> Result<(), String> {
+/// Evaluates all rules and reports the first that does not hold.
+fn check_rules(rules: &[(Expression, String)], input: &Input) -> Result<(), String> {
     let outcomes = rules.iter().map(|(rule, _)| rule.holds(input)).collect::<Result<Vec<bool>, String>>()?;
     match outcomes.iter().position(|holds| !holds) {
         None => Ok(()),

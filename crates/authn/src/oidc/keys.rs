@@ -1,5 +1,5 @@
-//! The keys that an issuer publishes. They are read when a token names one that is not known, and not again before the issuer
-//! said that they may have changed; whoever waits for them waits for one request.
+//! An issuer's published keys (JWKS). They are fetched when a token names an unknown key, at most once per `max-age`;
+//! concurrent requests share one fetch.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -11,97 +11,97 @@ use apiserver_core::http_client::Endpoint;
 use http::{HeaderMap, header};
 use tokio::sync::Mutex;
 
-use super::provider::LIMIT;
+use super::provider::REQUEST_TIMEOUT;
 use crate::tokens::{Jwt, PublicKey};
 
-/// Keys are read again this long before they end.
-const EARLY: Duration = Duration::from_secs(30);
-const FAILED: &str = "failed to verify id token signature";
+/// Keys are refreshed this long before they expire.
+const REFRESH_MARGIN: Duration = Duration::from_secs(30);
+const VERIFICATION_FAILED: &str = "failed to verify id token signature";
 
-/// An issuer's keys.
-pub struct Keys {
+/// The published keys of an issuer.
+pub struct RemoteKeySet {
     endpoint: Endpoint,
-    known: RwLock<Arc<Known>>,
-    reading: Mutex<()>,
+    cached: RwLock<Arc<CachedKeys>>,
+    fetching: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedKeys {
     keys: Vec<PublicKey>,
-    /// Until when the issuer says that they count.
-    until: Option<Instant>,
+    /// Expiry according to the issuer.
+    expires_at: Option<Instant>,
 }
 
-impl Known {
-    fn verifies(&self, jwt: &Jwt<'_>) -> bool {
-        jwt.verify(self.keys.iter().filter(|key| jwt.key_id.is_empty() || key.id() == jwt.key_id))
+impl CachedKeys {
+    fn verify_signature(&self, jwt: &Jwt<'_>) -> bool {
+        jwt.verify_signature(self.keys.iter().filter(|key| jwt.key_id.is_empty() || key.id() == jwt.key_id))
     }
 
-    fn counts(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() + EARLY <= until)
+    fn is_current(&self) -> bool {
+        self.expires_at.is_some_and(|expires_at| Instant::now() + REFRESH_MARGIN <= expires_at)
     }
 }
 
-impl Keys {
-    /// Those that are published there.
+impl RemoteKeySet {
+    /// The keys published at `endpoint`.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, known: RwLock::default(), reading: Mutex::default() }
+        Self { endpoint, cached: RwLock::default(), fetching: Mutex::default() }
     }
 
-    /// Whether one of the keys signed it. Keys that are known count even after their time, for as long as the issuer cannot be
-    /// asked.
-    pub async fn verify(&self, jwt: &Jwt<'_>) -> Result<(), String> {
-        let known = self.known();
-        if known.verifies(jwt) {
+    /// Verifies the signature of a token. Known keys stay valid after their expiry while the issuer cannot be reached.
+    pub async fn verify_signature(&self, jwt: &Jwt<'_>) -> Result<(), String> {
+        let cached = self.cached_keys();
+        if cached.verify_signature(jwt) {
             return Ok(());
         }
-        if known.counts() {
-            return Err(FAILED.to_owned());
+        if cached.is_current() {
+            return Err(VERIFICATION_FAILED.to_owned());
         }
-        let fresh = self.read_after(&known).await.map_err(|why| format!("fetching keys {why}"))?;
-        if fresh.verifies(jwt) { Ok(()) } else { Err(FAILED.to_owned()) }
+        let fresh = self.refresh_after(&cached).await.map_err(|error| format!("fetching keys {error}"))?;
+        if fresh.verify_signature(jwt) { Ok(()) } else { Err(VERIFICATION_FAILED.to_owned()) }
     }
 
-    fn known(&self) -> Arc<Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn cached_keys(&self) -> Arc<CachedKeys> {
+        self.cached.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The keys, read after those that were not enough; by this task or by one that was faster.
-    async fn read_after(&self, before: &Arc<Known>) -> Result<Arc<Known>, String> {
-        let _reading = self.reading.lock().await;
-        let known = self.known();
-        if !Arc::ptr_eq(&known, before) {
-            return Ok(known);
+    /// Returns the keys that are newer than `before`, fetched by this task or another.
+    async fn refresh_after(&self, before: &Arc<CachedKeys>) -> Result<Arc<CachedKeys>, String> {
+        let _fetching = self.fetching.lock().await;
+        let cached = self.cached_keys();
+        if !Arc::ptr_eq(&cached, before) {
+            return Ok(cached);
         }
-        let fresh = Arc::new(self.read().await?);
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
+        let fresh = Arc::new(self.fetch_keys().await?);
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
         Ok(fresh)
     }
 
-    async fn read(&self) -> Result<Known, String> {
-        let answer = self.endpoint.get(LIMIT).await.map_err(|error| format!("oidc: get keys failed {error}"))?;
-        let until = max_age(&answer.headers).map(|age| Instant::now() + age);
-        let body = answer.into_success_body().map_err(|error| format!("oidc: get keys failed: {error}"))?;
+    async fn fetch_keys(&self) -> Result<CachedKeys, String> {
+        let response =
+            self.endpoint.get(REQUEST_TIMEOUT).await.map_err(|error| format!("oidc: get keys failed {error}"))?;
+        let expires_at = max_age(&response.headers).map(|age| Instant::now() + age);
+        let body = response.into_success_body().map_err(|error| format!("oidc: get keys failed: {error}"))?;
         let set: Value =
             serde_json::from_slice(&body).map_err(|error| format!("oidc: failed to decode keys: {error}"))?;
-        // Keys of other kinds may be there for other purposes.
+        // Keys of other types are skipped.
         let keys = meta::list_at(&set, &["keys"]).iter().filter_map(PublicKey::from_jwk).collect();
-        Ok(Known { keys, until })
+        Ok(CachedKeys { keys, expires_at })
     }
 }
 
-/// How long an answer may be kept, as it says.
+/// Returns the `max-age` of a response.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::CACHE_CONTROL)?.to_str().ok()?.to_ascii_lowercase();
     let mut age = None;
-    for word in text.split(',').map(str::trim) {
-        match word.split_once('=') {
+    for directive in text.split(',').map(str::trim) {
+        match directive.split_once('=') {
             Some(("max-age", seconds)) => age = seconds.trim_matches('"').parse().ok(),
-            None if word == "no-store" || word == "no-cache" => return None,
+            None if directive == "no-store" || directive == "no-cache" => return None,
             _ => {}
         }
     }
-    // A year is as good as for ever.
+    // Limited to a year.
     age.map(|seconds: u64| Duration::from_secs(seconds.min(31_536_000)))
 }
 

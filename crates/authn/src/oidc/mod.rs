@@ -1,4 +1,5 @@
-//! Tokens of OpenID issuers: verified with the keys that the issuer publishes, and mapped to users as the settings say.
+//! OIDC: tokens verified with the keys that the issuer publishes, and mapped to users by claim mappings and CEL
+//! expressions.
 
 mod claims;
 mod config;
@@ -11,100 +12,102 @@ use std::sync::Arc;
 use apiserver_core::clock;
 use async_trait::async_trait;
 pub use config::{AuthenticationFile, ConfigError};
-pub use expression::Expressions;
-use provider::Provider;
+pub use expression::IssuerExpressions;
+use provider::OidcProvider;
 
 use super::{AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator};
 use crate::tokens::Jwt;
 
-/// The algorithms that tokens may be signed with. P-521 is not known here.
+/// The supported signature algorithms; ES512 is not supported.
 pub const ALGORITHMS: [&str; 8] = ["ES256", "ES384", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
-/// By how much clocks may differ for tokens that are not yet valid.
-const LEEWAY: f64 = 60.0;
+/// Tolerated clock difference for `nbf`, in seconds.
+const CLOCK_SKEW_SECONDS: f64 = 60.0;
 
-/// An issuer, and what its tokens mean.
+/// An issuer and the mapping of its tokens.
 #[derive(Clone, Debug, Default)]
 pub struct JwtIssuer {
-    /// As its tokens name it.
+    /// Issuer URL, the `iss` claim.
     pub url: String,
-    /// Where it describes itself, if not below its URL.
+    /// URL of the discovery document, if it is not below the issuer URL.
     pub discovery_url: Option<String>,
-    /// Who signs its certificate (PEM); without, this machine's authorities.
+    /// CA bundle of the issuer's certificate (PEM); without one, the system's CAs.
     pub authority: Option<String>,
-    /// Tokens must be for one of these.
+    /// Accepted audiences.
     pub audiences: Vec<String>,
-    /// What the user is called.
+    /// Claim mapping of the user name.
     pub username: Mapping,
-    /// Which groups the user is in.
+    /// Claim mapping of the groups.
     pub groups: Option<Mapping>,
-    /// The claim with the user's uid.
+    /// Claim with the UID.
     pub uid: Option<String>,
-    /// Claims that must be there with these values.
+    /// Claims that must have these values.
     pub required: Vec<(String, String)>,
-    /// What is said in expressions in place of claims.
-    pub expressions: Arc<Expressions>,
-    /// The algorithms that its tokens may be signed with.
+    /// CEL mappings and validation rules.
+    pub expressions: Arc<IssuerExpressions>,
+    /// Accepted signature algorithms.
     pub algorithms: Vec<String>,
 }
 
-/// A claim, and what is put before it.
+/// A claim and a prefix for its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// The name of the claim.
+    /// Name of the claim.
     pub claim: String,
-    /// Empty: nothing.
+    /// Prefix of the value.
     pub prefix: String,
 }
 
-/// Knows the tokens of one issuer.
-pub struct OpenId {
+/// Authenticates the tokens of one issuer.
+pub struct OidcAuthenticator {
     issuer: JwtIssuer,
-    provider: Arc<Provider>,
+    provider: Arc<OidcProvider>,
 }
 
-impl OpenId {
-    /// The tokens of this issuer, which is asked for its keys from now on.
+impl OidcAuthenticator {
+    /// Starts discovery of the issuer's keys in the background.
     pub fn new(issuer: JwtIssuer) -> Self {
-        let provider = Provider::start(&issuer);
+        let provider = OidcProvider::start_discovery(&issuer);
         Self { issuer, provider }
     }
 
-    /// Verifies a token: its signature, issuer, audience and times.
-    async fn verify(&self, jwt: &Jwt<'_>) -> Result<(), String> {
+    /// Verifies the signature, issuer, audience and validity of a token.
+    async fn verify_token(&self, jwt: &Jwt<'_>) -> Result<(), String> {
         if !self.issuer.algorithms.contains(&jwt.algorithm) {
-            let (want, got) = (quoted(&self.issuer.algorithms), &jwt.algorithm);
+            let (want, got) = (format_quoted(&self.issuer.algorithms), &jwt.algorithm);
             return Err(format!(
                 "oidc: verify token: oidc: id token signed with unsupported algorithm, expected {want} got {got:?}"
             ));
         }
         let keys = self.provider.keys().ok_or("oidc: authenticator not initialized")?;
-        keys.verify(jwt).await.map_err(|why| format!("oidc: verify token: failed to verify signature: {why}"))?;
-        self.is_current(jwt).map_err(|why| format!("oidc: verify token: oidc: {why}"))
+        keys.verify_signature(jwt)
+            .await
+            .map_err(|error| format!("oidc: verify token: failed to verify signature: {error}"))?;
+        self.verify_claims(jwt).map_err(|error| format!("oidc: verify token: oidc: {error}"))
     }
 
-    fn is_current(&self, jwt: &Jwt<'_>) -> Result<(), String> {
+    fn verify_claims(&self, jwt: &Jwt<'_>) -> Result<(), String> {
         let audiences = jwt.audiences();
-        if !self.issuer.audiences.iter().any(|wanted| audiences.contains(wanted)) {
-            let got = quoted(&audiences);
+        if !self.issuer.audiences.iter().any(|accepted| audiences.contains(accepted)) {
+            let got = format_quoted(&audiences);
             return Err(match self.issuer.audiences.as_slice() {
                 [one] => format!("expected audience {one:?} got {got}"),
                 many => {
                     let mut many = many.to_vec();
                     many.sort_unstable();
-                    format!("expected audience in {} got {got}", quoted(&many))
+                    format!("expected audience in {} got {got}", format_quoted(&many))
                 }
             });
         }
         let now = clock::now().as_millisecond() as f64 / 1000.0;
-        let expires = jwt.seconds("exp");
-        if expires.is_none_or(|expires| expires < now) {
-            return Err(format!("token is expired (Token Expiry: {})", moment(expires)));
+        let expiry = jwt.time_claim("exp");
+        if expiry.is_none_or(|expiry| expiry < now) {
+            return Err(format!("token is expired (Token Expiry: {})", format_time(expiry)));
         }
-        match jwt.seconds("nbf") {
-            Some(begins) if now + LEEWAY < begins => Err(format!(
+        match jwt.time_claim("nbf") {
+            Some(not_before) if now + CLOCK_SKEW_SECONDS < not_before => Err(format!(
                 "current time {} before the nbf (not before) time: {}",
-                moment(Some(now)),
-                moment(Some(begins))
+                format_time(Some(now)),
+                format_time(Some(not_before))
             )),
             _ => Ok(()),
         }
@@ -112,46 +115,48 @@ impl OpenId {
 }
 
 #[async_trait]
-impl TokenAuthenticator for OpenId {
+impl TokenAuthenticator for OidcAuthenticator {
     async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
         let Some(jwt) = Jwt::parse(token) else { return Ok(None) };
-        let issuer = match jwt.text("iss") {
-            // An old name that some tokens still have.
+        let issuer = match jwt.string_claim("iss") {
+            // The issuer of older Google tokens.
             "accounts.google.com" => "https://accounts.google.com",
             issuer => issuer,
         };
         if issuer != self.issuer.url {
             return Ok(None);
         }
-        self.verify(&jwt).await.map_err(AuthenticationErrors::one)?;
-        let user = claims::user(&self.issuer, &jwt.claims).map_err(AuthenticationErrors::one)?;
-        Ok(Some(AuthenticationResponse::user(user)))
+        self.verify_token(&jwt).await.map_err(AuthenticationErrors::single)?;
+        let user = claims::user_from_claims(&self.issuer, &jwt.claims).map_err(AuthenticationErrors::single)?;
+        Ok(Some(AuthenticationResponse::for_user(user)))
     }
 }
 
-/// Asks issuers in turn; the first error counts, because no two issuers have the same name.
-pub struct Issuers(pub Vec<OpenId>);
+/// Calls issuers in turn; the first error is final, because issuer URLs are unique.
+pub struct OidcAuthenticators(pub Vec<OidcAuthenticator>);
 
 #[async_trait]
-impl TokenAuthenticator for Issuers {
+impl TokenAuthenticator for OidcAuthenticators {
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         for issuer in &self.0 {
-            if let Some(found) = TokenAuthenticator::authenticate_token(issuer, token, audiences).await? {
-                return Ok(Some(found));
+            if let Some(response) = TokenAuthenticator::authenticate_token(issuer, token, audiences).await? {
+                return Ok(Some(response));
             }
         }
         Ok(None)
     }
 }
 
-/// A list of texts as Go's `%q` writes it.
-fn quoted(texts: &[String]) -> String {
+/// Formats a list as Go's `%q`.
+fn format_quoted(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", texts.join(" "))
 }
 
-/// A moment as Go's `%v` writes it.
-fn moment(seconds: Option<f64>) -> String {
-    let at = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds as i64).ok());
-    at.map_or("0001-01-01 00:00:00 +0000 UTC".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string())
+/// Formats a time as Go's `%v`.
+fn format_time(seconds: Option<f64>) -> String {
+    let time = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds as i64).ok());
+    time.map_or("0001-01-01 00:00:00 +0000 UTC".to_owned(), |time| {
+        time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string()
+    })
 }

@@ -1,5 +1,5 @@
-//! An issuer's description of itself, from which its keys are known. It is asked for until it is there: an issuer may well
-//! run on the cluster that this server is of.
+//! OIDC discovery: the location of an issuer's keys. It is retried until it succeeds, because an issuer may run in this
+//! cluster.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -10,72 +10,72 @@ use api::{Value, meta};
 use apiserver_core::http_client::{Endpoint, client_config_builder, load_root_certificates};
 use rustls::ClientConfig;
 
-use super::{JwtIssuer, keys::Keys};
+use super::{JwtIssuer, keys::RemoteKeySet};
 
-/// How long the issuer may take to answer.
-pub const LIMIT: Duration = Duration::from_secs(30);
-/// How long to wait before it is asked again.
-const PAUSE: Duration = Duration::from_secs(10);
-const WELL_KNOWN: &str = "/.well-known/openid-configuration";
+/// Timeout of requests to the issuer.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Delay between attempts.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 
-/// An issuer.
-pub struct Provider {
+/// An issuer and its keys.
+pub struct OidcProvider {
     url: String,
-    discovery: String,
+    discovery_url: String,
     authority: Option<String>,
-    keys: OnceLock<Keys>,
+    keys: OnceLock<RemoteKeySet>,
 }
 
-impl Provider {
-    /// Begins to ask.
-    pub fn start(issuer: &JwtIssuer) -> Arc<Self> {
-        let below = || format!("{}{WELL_KNOWN}", issuer.url.trim_end_matches('/'));
+impl OidcProvider {
+    /// Starts discovery in the background.
+    pub fn start_discovery(issuer: &JwtIssuer) -> Arc<Self> {
+        let default_url = || format!("{}{DISCOVERY_PATH}", issuer.url.trim_end_matches('/'));
         let provider = Arc::new(Self {
             url: issuer.url.clone(),
-            discovery: issuer.discovery_url.clone().unwrap_or_else(below),
+            discovery_url: issuer.discovery_url.clone().unwrap_or_else(default_url),
             authority: issuer.authority.clone(),
             keys: OnceLock::new(),
         });
-        tokio::spawn(initialize(Arc::downgrade(&provider)));
+        tokio::spawn(run_discovery(Arc::downgrade(&provider)));
         provider
     }
 
-    /// Its keys, once it is known where they are.
-    pub fn keys(&self) -> Option<&Keys> {
+    /// The keys, once discovery has succeeded.
+    pub fn keys(&self) -> Option<&RemoteKeySet> {
         self.keys.get()
     }
 
-    async fn discover(&self) -> Result<Keys, String> {
-        let tls = self.tls()?;
-        let endpoint = Endpoint::new(&self.discovery, tls.clone()).map_err(|error| error.to_string())?;
-        let answer = endpoint.get(LIMIT).await.and_then(|answer| answer.into_success_body());
-        let answer = answer.map_err(|error| format!("{}: {error}", self.discovery))?;
-        let described: Value = serde_json::from_slice(&answer)
+    async fn discover_keys(&self) -> Result<RemoteKeySet, String> {
+        let tls = self.tls_config()?;
+        let endpoint = Endpoint::new(&self.discovery_url, tls.clone()).map_err(|error| error.to_string())?;
+        let response = endpoint.get(REQUEST_TIMEOUT).await.and_then(|response| response.into_success_body());
+        let response = response.map_err(|error| format!("{}: {error}", self.discovery_url))?;
+        let discovery: Value = serde_json::from_slice(&response)
             .map_err(|error| format!("oidc: failed to decode provider discovery object: {error}"))?;
-        let (named, keys) = (meta::string_at(&described, &["issuer"]), meta::string_at(&described, &["jwks_uri"]));
-        if named != self.url {
+        let (issuer, keys) = (meta::string_at(&discovery, &["issuer"]), meta::string_at(&discovery, &["jwks_uri"]));
+        if issuer != self.url {
             return Err(format!(
-                "oidc: issuer did not match the issuer returned by provider, expected {:?} got {named:?}",
+                "oidc: issuer did not match the issuer returned by provider, expected {:?} got {issuer:?}",
                 self.url
             ));
         }
-        Endpoint::new(keys, tls).map(Keys::new).map_err(|error| format!("jwks_uri: {error}"))
+        Endpoint::new(keys, tls).map(RemoteKeySet::new).map_err(|error| format!("jwks_uri: {error}"))
     }
 
-    fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+    fn tls_config(&self) -> Result<Arc<ClientConfig>, String> {
         Ok(Arc::new(client_config_builder(load_root_certificates(self.authority.as_deref())?)?.with_no_client_auth()))
     }
 }
 
-/// Asks until it is known where the keys are, or nobody wants to know.
-async fn initialize(provider: Weak<Provider>) {
-    while let Some(asked) = provider.upgrade() {
-        match asked.discover().await {
-            // Nobody else sets it.
-            Ok(keys) => return drop(asked.keys.set(keys)),
-            Err(why) => tracing::warn!(issuer = asked.url, why, "an issuer of tokens cannot be asked for its keys"),
+/// Retries discovery until it succeeds or the provider is dropped.
+async fn run_discovery(provider: Weak<OidcProvider>) {
+    while let Some(current) = provider.upgrade() {
+        match current.discover_keys().await {
+            // Only this task sets the keys.
+            Ok(keys) => return drop(current.keys.set(keys)),
+            Err(error) => tracing::warn!(issuer = current.url, %error, "oidc: discovery failed, retrying"),
         }
-        drop(asked);
-        tokio::time::sleep(PAUSE).await;
+        drop(current);
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

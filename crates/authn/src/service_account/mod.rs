@@ -1,5 +1,5 @@
-//! Tokens of service accounts: those bound to objects, which `TokenRequest` gives out, and the old ones that secrets hold.
-//! A token counts as long as what it names exists under the same uid.
+//! Service account tokens: bound tokens of TokenRequest, and legacy tokens in Secrets. A token is valid while the
+//! objects that it names exist with the same UID.
 
 mod bound;
 mod legacy;
@@ -8,113 +8,114 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Value, status::Status};
 use apiserver_core::{
-    User, loopback,
-    loopback::{LoopbackClient, ObjectKey},
+    User,
+    loopback::{self, LoopbackClient, ObjectKey},
     storage::ObjectStorage,
 };
-pub use bound::Bound;
-pub use legacy::Legacy;
+pub use bound::BoundTokenAuthenticator;
+pub use legacy::LegacyTokenAuthenticator;
 
-use super::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, CREDENTIAL};
+use super::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, CREDENTIAL_ID};
 use crate::tokens::{BAD_SIGNATURE, Jwt, Tokens};
 
-/// What both kinds need: the keys, and the objects that tokens name.
-pub struct Accounts {
+/// The keys, and the objects that tokens name.
+pub struct ServiceAccountStore {
     tokens: Arc<Tokens>,
     registry: Arc<dyn ObjectStorage>,
-    /// Those of this API server.
+    /// Audiences of this API server.
     audiences: Vec<String>,
 }
 
-/// A token whose signature, issuer and audiences are right.
-struct Signed<'a> {
+/// A token with a valid signature, issuer and audience.
+struct VerifiedToken<'a> {
     jwt: Jwt<'a>,
     audiences: Vec<String>,
     notes: AuthenticationNotes,
 }
 
-impl Accounts {
-    /// Tokens of this registry's accounts, for this API server's audiences.
+impl ServiceAccountStore {
+    /// Service accounts of `registry`, for this API server's audiences.
     pub fn new(tokens: Arc<Tokens>, registry: Arc<dyn ObjectStorage>, audiences: Vec<String>) -> Self {
         Self { tokens, registry, audiences }
     }
 
-    /// Verifies what does not depend on objects; `None` if it is no token of these issuers.
-    fn signed<'a>(
+    /// Verifies signature, issuer and audience; `None` if the token is of another issuer.
+    fn verify_token<'a>(
         &self,
         token: &'a str,
         issuers: &[String],
-        wanted: &[String],
-    ) -> Result<Option<Signed<'a>>, AuthenticationErrors> {
+        accepted: &[String],
+    ) -> Result<Option<VerifiedToken<'a>>, AuthenticationErrors> {
         let Some(jwt) = Jwt::parse(token) else { return Ok(None) };
-        if !issuers.iter().any(|issuer| issuer == jwt.text("iss")) {
+        if !issuers.iter().any(|issuer| issuer == jwt.string_claim("iss")) {
             return Ok(None);
         }
         let keys = self.tokens.keys(&jwt.key_id);
         if keys.is_empty() {
-            return Err(AuthenticationErrors::one("invalid signature, no keys found"));
+            return Err(AuthenticationErrors::single("invalid signature, no keys found"));
         }
-        if !jwt.verify(keys) {
-            return Err(AuthenticationErrors::one(BAD_SIGNATURE));
+        if !jwt.verify_signature(keys) {
+            return Err(AuthenticationErrors::single(BAD_SIGNATURE));
         }
         let mut notes = AuthenticationNotes::default();
-        let mut of_token = jwt.audiences();
-        if of_token.is_empty() {
-            notes.annotations.push(("authentication.k8s.io/legacy-token", jwt.text("sub").to_owned()));
-            of_token = self.audiences.clone();
+        let mut token_audiences = jwt.audiences();
+        if token_audiences.is_empty() {
+            notes.annotations.push(("authentication.k8s.io/legacy-token", jwt.string_claim("sub").to_owned()));
+            token_audiences = self.audiences.clone();
         }
-        let wanted = if wanted.is_empty() { &self.audiences } else { wanted };
-        let audiences: Vec<String> = of_token.iter().filter(|one| wanted.contains(one)).cloned().collect();
+        let accepted = if accepted.is_empty() { &self.audiences } else { accepted };
+        let audiences: Vec<String> =
+            token_audiences.iter().filter(|audience| accepted.contains(audience)).cloned().collect();
         if audiences.is_empty() && !self.audiences.is_empty() {
-            return Err(AuthenticationErrors::one(format!(
+            return Err(AuthenticationErrors::single(format!(
                 "token audiences {} is invalid for the target audiences {}",
-                listed(&of_token),
-                listed(wanted)
+                format_quoted(&token_audiences),
+                format_quoted(accepted)
             )));
         }
-        Ok(Some(Signed { jwt, audiences, notes }))
+        Ok(Some(VerifiedToken { jwt, audiences, notes }))
     }
 
-    async fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, Status> {
+    async fn read_object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         let resource = loopback::find_resource("", "v1", resource)?;
-        let found = LoopbackClient::new(&*self.registry).read_object(ObjectKey { resource, namespace, name }).await?;
-        found.ok_or_else(|| Status::not_found(resource, name))
+        let object = LoopbackClient::new(&*self.registry).read_object(ObjectKey { resource, namespace, name }).await?;
+        object.ok_or_else(|| Status::not_found(resource, name))
     }
 }
 
-/// A list of texts as Go's `%q` writes it.
-fn listed(texts: &[String]) -> String {
+/// Formats a list as Go's `%q`.
+fn format_quoted(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// An account as a user.
+/// The identity of a service account token.
 #[derive(Default)]
-struct Account<'a> {
+struct ServiceAccountInfo<'a> {
     namespace: &'a str,
     name: &'a str,
     uid: &'a str,
     pod: Option<(&'a str, &'a str)>,
     node: Option<(&'a str, &'a str)>,
-    /// The token's own identity.
+    /// The `jti` claim of the token.
     id: &'a str,
 }
 
-impl Account<'_> {
-    fn found(&self, signed: Signed<'_>) -> AuthenticationResponse {
+impl ServiceAccountInfo<'_> {
+    fn into_response(&self, token: VerifiedToken<'_>) -> AuthenticationResponse {
         let mut extra = BTreeMap::new();
-        let mut put = |key: &str, value: String| drop(extra.insert(key.to_owned(), vec![value]));
+        let mut add = |key: &str, value: String| drop(extra.insert(key.to_owned(), vec![value]));
         if let Some((name, uid)) = self.pod {
-            put("authentication.kubernetes.io/pod-name", name.to_owned());
-            put("authentication.kubernetes.io/pod-uid", uid.to_owned());
+            add("authentication.kubernetes.io/pod-name", name.to_owned());
+            add("authentication.kubernetes.io/pod-uid", uid.to_owned());
         }
         if !self.id.is_empty() {
-            put(CREDENTIAL, format!("JTI={}", self.id));
+            add(CREDENTIAL_ID, format!("JTI={}", self.id));
         }
         if let Some((name, uid)) = self.node {
-            put("authentication.kubernetes.io/node-name", name.to_owned());
+            add("authentication.kubernetes.io/node-name", name.to_owned());
             if !uid.is_empty() {
-                put("authentication.kubernetes.io/node-uid", uid.to_owned());
+                add("authentication.kubernetes.io/node-uid", uid.to_owned());
             }
         }
         let user = User {
@@ -123,28 +124,28 @@ impl Account<'_> {
             uid: self.uid.to_owned(),
             extra,
         };
-        AuthenticationResponse { user, audiences: signed.audiences, notes: signed.notes }
+        AuthenticationResponse { user, audiences: token.audiences, notes: token.notes }
     }
 }
 
-/// What an account is called as a user.
+/// Returns the user name of a service account.
 pub fn user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// The groups that an account of a namespace is in.
+/// Returns the groups of a service account.
 pub fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// The namespace and name of an account that is called so as a user.
+/// Parses the user name of a service account into namespace and name.
 pub fn split(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     (is_label(namespace) && !name.is_empty() && name.split('.').all(is_label) && name.len() <= 253)
         .then_some((namespace, name))
 }
 
-/// Whether a text is a DNS label.
+/// Whether a text is a DNS-1123 label.
 pub fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

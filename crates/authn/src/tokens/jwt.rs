@@ -1,41 +1,40 @@
-//! Signed tokens (JWS in its compact form), taken apart. What a token claims is not to be believed before its signature is
-//! verified with [`Jwt::authenticate_token`].
+//! JSON Web Tokens in the compact serialization. Claims must not be trusted before [`Jwt::verify_signature`].
 
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 
 use super::public::PublicKey;
 
-/// What is wrong with a signature, in upstream's words: which of several things it is, is not for the client to know.
+/// The error of an invalid signature, in upstream's words; clients do not learn the cause.
 pub const BAD_SIGNATURE: &str = "go-jose/go-jose: error in cryptographic primitive";
 
-/// A token.
+/// A parsed token.
 #[derive(Debug)]
 pub struct Jwt<'a> {
-    signed: &'a str,
+    signing_input: &'a str,
     signature: Vec<u8>,
-    /// How it is signed, as it says.
+    /// The `alg` header.
     pub algorithm: String,
-    /// With which key, as it says; empty if it does not.
+    /// The `kid` header; empty if absent.
     pub key_id: String,
-    /// What it says; an object.
+    /// The claims, an object.
     pub claims: Value,
-    /// Something that must be understood, and is not.
+    /// Whether the token has critical headers, which are not supported.
     critical: bool,
 }
 
 impl<'a> Jwt<'a> {
-    /// Takes a token apart; `None` if it is none.
+    /// Parses a token; `None` if it is malformed.
     pub fn parse(token: &'a str) -> Option<Self> {
-        let (signed, signature) = token.rsplit_once('.')?;
-        let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
-        let part = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
-        let object = |text: &str| serde_json::from_slice::<Value>(&part(text)?).ok().filter(Value::is_object);
+        let (signing_input, signature) = token.rsplit_once('.')?;
+        let (header, claims) = signing_input.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
+        let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
+        let object = |text: &str| serde_json::from_slice::<Value>(&decode(text)?).ok().filter(Value::is_object);
         let (header, claims) = (object(header)?, object(claims)?);
         let text = |name: &str| header.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         Some(Self {
-            signed,
-            signature: part(signature)?,
+            signing_input,
+            signature: decode(signature)?,
             algorithm: text("alg"),
             key_id: text("kid"),
             claims,
@@ -43,12 +42,12 @@ impl<'a> Jwt<'a> {
         })
     }
 
-    /// A claim that is text; empty if it is not.
-    pub fn text(&self, claim: &str) -> &str {
+    /// Returns a string claim; empty if it is absent or no string.
+    pub fn string_claim(&self, claim: &str) -> &str {
         self.claims.get(claim).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whom it is for: one or several.
+    /// The audiences of the token.
     pub fn audiences(&self) -> Vec<String> {
         match self.claims.get("aud") {
             Some(Value::String(one)) => vec![one.clone()],
@@ -57,14 +56,14 @@ impl<'a> Jwt<'a> {
         }
     }
 
-    /// A claim that is a time, in seconds; `None` if it is not there.
-    pub fn seconds(&self, claim: &str) -> Option<f64> {
+    /// Returns a time claim in seconds; `None` if it is absent.
+    pub fn time_claim(&self, claim: &str) -> Option<f64> {
         self.claims.get(claim).and_then(Value::as_f64)
     }
 
-    /// Whether one of the keys signed it.
-    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k PublicKey>) -> bool {
+    /// Whether one of the keys signed the token.
+    pub fn verify_signature<'k>(&self, keys: impl IntoIterator<Item = &'k PublicKey>) -> bool {
         !self.critical
-            && keys.into_iter().any(|key| key.verify(&self.algorithm, self.signed.as_bytes(), &self.signature))
+            && keys.into_iter().any(|key| key.verify(&self.algorithm, self.signing_input.as_bytes(), &self.signature))
     }
 }

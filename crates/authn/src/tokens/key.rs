@@ -9,19 +9,19 @@ use rustls::pki_types::pem::{PemObject, SectionKind};
 
 use super::public::PublicKey;
 
-/// Why a key cannot sign tokens.
+/// An unusable key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// It is not a private key in PEM.
+    /// The key is not PEM.
     #[error("the key of service accounts is not a key in PEM: {0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// It is in a form, or of a kind, that is not supported.
+    /// The signing key is not supported.
     #[error(
         "the key of service accounts is not supported: RSA (PKCS#1 or PKCS#8) of 2048 bits or more, or ECDSA on P-256 \
          (PKCS#8 or SEC 1 with its public half) is needed"
     )]
     Unsupported,
-    /// It is no key that verifies tokens.
+    /// The verification key is not supported.
     #[error(
         "no key that verifies tokens of service accounts: RSA of 2048 bits or more, or ECDSA on P-256 or P-384, is needed, as \
          a public key, a private key or a certificate in PEM"
@@ -32,42 +32,42 @@ pub enum KeyError {
     Sign,
 }
 
-/// A key that signs.
+/// The signing key.
 pub struct Key {
-    pair: Pair,
+    pair: SigningKeyPair,
     id: String,
     random: SystemRandom,
 }
 
-enum Pair {
+enum SigningKeyPair {
     Rsa(Box<rsa::KeyPair>),
     Ecdsa(Box<EcdsaKeyPair>),
 }
 
 impl Key {
-    /// Reads a private key.
+    /// Parses a private key.
     pub fn from_pem(pem: &str) -> Result<Self, KeyError> {
-        let private = |section: &Result<(SectionKind, Vec<u8>), _>| {
+        let is_private = |section: &Result<(SectionKind, Vec<u8>), _>| {
             let Ok((kind, _)) = section else { return true };
             matches!(kind, SectionKind::RsaPrivateKey | SectionKind::PrivateKey | SectionKind::EcPrivateKey)
         };
-        let found = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()).find(private);
-        let (kind, der) = found.ok_or(rustls::pki_types::pem::Error::NoItemsFound)??;
+        let section = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()).find(is_private);
+        let (kind, der) = section.ok_or(rustls::pki_types::pem::Error::NoItemsFound)??;
         Self::from_section(kind, &der)
     }
 
-    /// Reads a private key from a section of PEM.
+    /// Parses a private key in a PEM section.
     pub fn from_section(kind: SectionKind, der: &[u8]) -> Result<Self, KeyError> {
         let random = SystemRandom::new();
-        let rsa = |pair| Pair::Rsa(Box::new(pair));
+        let rsa = |pair| SigningKeyPair::Rsa(Box::new(pair));
         let elliptic = |pkcs8: &[u8]| {
             let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random);
-            pair.map(|pair| Pair::Ecdsa(Box::new(pair)))
+            pair.map(|pair| SigningKeyPair::Ecdsa(Box::new(pair)))
         };
         let pair = match kind {
             SectionKind::RsaPrivateKey => rsa::KeyPair::from_der(der).map(rsa),
             SectionKind::PrivateKey => elliptic(der).or_else(|_| rsa::KeyPair::from_pkcs8(der).map(rsa)),
-            SectionKind::EcPrivateKey => elliptic(&wrapped(der)),
+            SectionKind::EcPrivateKey => elliptic(&sec1_to_pkcs8(der)),
             _ => return Err(KeyError::Unsupported),
         };
         let pair = pair.map_err(|_| KeyError::Unsupported)?;
@@ -75,33 +75,33 @@ impl Key {
         Ok(Self { pair, id, random })
     }
 
-    /// The public half.
+    /// Returns the public key.
     pub fn public_key(&self) -> Result<PublicKey, KeyError> {
         PublicKey::from_der(&self.pair.public_der())
     }
 
-    /// The name of the key, which is a digest of its public half.
+    /// The key ID: a digest of the public key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The algorithm, as tokens name it.
+    /// The JWS algorithm.
     pub fn algorithm(&self) -> &'static str {
         match self.pair {
-            Pair::Rsa(_) => "RS256",
-            Pair::Ecdsa(_) => "ES256",
+            SigningKeyPair::Rsa(_) => "RS256",
+            SigningKeyPair::Ecdsa(_) => "ES256",
         }
     }
 
-    /// Signs.
+    /// Signs a message.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match &self.pair {
-            Pair::Rsa(pair) => {
+            SigningKeyPair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &self.random, message, &mut signature).map_err(|_| KeyError::Sign)?;
                 Ok(signature)
             }
-            Pair::Ecdsa(pair) => {
+            SigningKeyPair::Ecdsa(pair) => {
                 let signature = pair.sign(&self.random, message).map_err(|_| KeyError::Sign)?;
                 Ok(signature.as_ref().to_vec())
             }
@@ -113,25 +113,25 @@ const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01,
 const P256: &[u8] =
     &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 
-/// A key of SEC 1 on P-256 as PKCS#8 has it.
-fn wrapped(sec1: &[u8]) -> Vec<u8> {
-    der(0x30, &[vec![0x02, 0x01, 0x00], der(0x30, P256), der(0x04, sec1)].concat())
+/// Wraps a SEC 1 key on P-256 in PKCS#8.
+fn sec1_to_pkcs8(sec1: &[u8]) -> Vec<u8> {
+    encode_der(0x30, &[vec![0x02, 0x01, 0x00], encode_der(0x30, P256), encode_der(0x04, sec1)].concat())
 }
 
-impl Pair {
-    /// The public half as certificates carry it (`SubjectPublicKeyInfo`).
+impl SigningKeyPair {
+    /// The public key as `SubjectPublicKeyInfo`.
     fn public_der(&self) -> Vec<u8> {
         let (algorithm, key) = match self {
-            Pair::Rsa(pair) => (RSA, pair.public().as_ref().to_vec()),
-            Pair::Ecdsa(pair) => (P256, pair.public_key().as_ref().to_vec()),
+            SigningKeyPair::Rsa(pair) => (RSA, pair.public().as_ref().to_vec()),
+            SigningKeyPair::Ecdsa(pair) => (P256, pair.public_key().as_ref().to_vec()),
         };
         let bits = [&[0], key.as_slice()].concat();
-        der(0x30, &[der(0x30, algorithm), der(0x03, &bits)].concat())
+        encode_der(0x30, &[encode_der(0x30, algorithm), encode_der(0x03, &bits)].concat())
     }
 }
 
-/// One value in DER; keys are shorter than 64 KiB.
-fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+/// Encodes a DER value; keys are shorter than 64 KiB.
+fn encode_der(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len() as u16;
     let [high, low] = length.to_be_bytes();
     let head = match length {

@@ -1,7 +1,7 @@
-//! Tokens of service accounts: who may be trusted to be which pod.
+//! Issues and verifies service account tokens.
 //!
-//! [`Tokens`] signs what `serviceaccounts/<name>/token` asks for, verifies what clients show, and publishes the keys, so that
-//! anybody can verify a token without asking this server.
+//! [`ServiceAccountTokens`] signs the tokens of `serviceaccounts/<name>/token`, verifies presented tokens, and
+//! publishes the keys, so that others can verify tokens offline.
 
 mod jwt;
 mod key;
@@ -17,25 +17,25 @@ pub use key::KeyError;
 pub use public::PublicKey;
 use serde_json::json;
 
-/// Signs and verifies tokens, and says how others verify them.
+/// Signs and verifies service account tokens, and publishes the keys.
 pub struct Tokens {
-    /// The first one is that of new tokens.
+    /// The first issuer signs new tokens.
     issuers: Vec<String>,
     audiences: Vec<String>,
-    /// Without, tokens are only verified.
+    /// The signing key; `None`: tokens are only verified.
     key: Option<Key>,
     keys: Vec<PublicKey>,
     limits: Limits,
-    /// Where others find the keys, if not at this server.
+    /// The published key set URL, if it is not this server's.
     keys_uri: Option<String>,
 }
 
-/// How long tokens live.
+/// Limits of token lifetimes.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// What kubelets ask for lives much longer, for clients that never read their token again.
+    /// Whether kubelet tokens are extended, for clients that do not reload them.
     pub extend: bool,
-    /// At most; zero: as long as is asked for.
+    /// Maximum lifetime; zero: no maximum.
     pub longest: Duration,
 }
 
@@ -46,20 +46,20 @@ impl Default for Limits {
 }
 
 impl Tokens {
-    /// Signs with a private key in PEM: RSA, or ECDSA on P-256; the same key verifies. `issuer` is a URL; tokens are for its
-    /// own API server unless their request names other audiences.
+    /// Signs with a private key in PEM (RSA, or ECDSA on P-256), which also verifies. `issuer` is a URL, and the
+    /// default audience.
     pub fn new(issuer: impl Into<String>, pem: &str) -> Result<Self, KeyError> {
         let key = Key::from_pem(pem)?;
         let keys = vec![key.public_key()?];
         Ok(Self { key: Some(key), keys, ..Self::verifying(vec![issuer.into()], Vec::new()) })
     }
 
-    /// Only verifies, tokens of these issuers that these keys signed.
+    /// Only verifies tokens of `issuers` with `keys`.
     pub fn verifying(issuers: Vec<String>, keys: Vec<PublicKey>) -> Self {
         Self { audiences: issuers.clone(), issuers, key: None, keys, limits: Limits::default(), keys_uri: None }
     }
 
-    /// Also accepts what others issued.
+    /// Accepts further issuers.
     #[must_use]
     pub fn also_from(mut self, issuers: impl IntoIterator<Item = String>) -> Self {
         self.issuers.extend(issuers);
@@ -67,7 +67,7 @@ impl Tokens {
         self
     }
 
-    /// Is for others than the issuers, unless there are none.
+    /// Sets the API server's audiences, unless they are empty.
     #[must_use]
     pub fn for_audiences(mut self, audiences: Vec<String>) -> Self {
         if !audiences.is_empty() {
@@ -76,7 +76,7 @@ impl Tokens {
         self
     }
 
-    /// Verifies with these keys, unless there are none.
+    /// Sets the verification keys, unless they are empty.
     #[must_use]
     pub fn verified_by(mut self, keys: Vec<PublicKey>) -> Self {
         if !keys.is_empty() {
@@ -85,36 +85,36 @@ impl Tokens {
         self
     }
 
-    /// Limits how long tokens live.
+    /// Sets the lifetime limits.
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sends others elsewhere for the keys.
+    /// Sets the published key set URL.
     #[must_use]
     pub fn published_at(mut self, uri: Option<String>) -> Self {
         self.keys_uri = uri;
         self
     }
 
-    /// The API server's own audiences.
+    /// The API server's audiences.
     pub fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// Whose tokens are accepted.
+    /// The accepted issuers.
     pub fn issuers(&self) -> &[String] {
         &self.issuers
     }
 
-    /// The keys that may have signed a token: the one that it names, or all if it names none.
+    /// Returns the keys that may verify a token: the one with `id`, or all if it is empty.
     pub fn keys(&self, id: &str) -> Vec<&PublicKey> {
         self.keys.iter().filter(|key| id.is_empty() || key.id() == id).collect()
     }
 
-    /// Whether there is a private key: without one tokens are only verified.
+    /// Whether tokens can be signed.
     pub fn can_sign(&self) -> bool {
         self.key.is_some()
     }
@@ -124,7 +124,7 @@ impl Tokens {
         &self.limits
     }
 
-    /// Signs a token with these claims and the issuer; `None` without a private key.
+    /// Signs a token with these claims and the issuer; `None` without a signing key.
     pub fn sign(&self, mut claims: Value) -> Option<Result<String, KeyError>> {
         let key = self.key.as_ref()?;
         Some(self.sign_with(key, &mut claims))
@@ -133,13 +133,14 @@ impl Tokens {
     fn sign_with(&self, key: &Key, claims: &mut Value) -> Result<String, KeyError> {
         claims["iss"] = self.issuers.first().map_or("", String::as_str).into();
         let header = json!({"alg": key.algorithm(), "kid": key.id()});
-        let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", part(&header), part(claims));
-        let signature = key.sign(signed.as_bytes())?;
-        Ok(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
+        let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", encode(&header), encode(claims));
+        let signature = key.sign(message.as_bytes())?;
+        Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// The OpenID discovery document or JWKS at a path, with its media type; `host` is how the client reaches this server.
+    /// The OpenID discovery document or JWKS at a path, with its media type; `host` is the server's address for the
+    /// client.
     pub fn published(&self, path: &str, host: &str) -> Option<(Value, &'static str)> {
         match path {
             "/.well-known/openid-configuration" => Some((self.discovery(host)?, "application/json")),

@@ -1,4 +1,4 @@
-//! Keys that verify tokens: RSA, and ECDSA on P-256 and P-384; from PEM, from certificates, from JSON Web Keys.
+//! Verification keys: RSA, and ECDSA on P-256 and P-384, from PEM, certificates and JSON Web Keys.
 
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -13,24 +13,24 @@ use x509_parser::{
 
 use super::key::{Key, KeyError};
 
-/// A key that verifies.
+/// A verification key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    kind: Kind,
+    kind: KeyMaterial,
     id: String,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Kind {
+enum KeyMaterial {
     /// Modulus and exponent.
     Rsa(Vec<u8>, Vec<u8>),
-    /// An uncompressed point: a four, then both coordinates.
+    /// The uncompressed point: 4, then both coordinates.
     P256(Vec<u8>),
     P384(Vec<u8>),
 }
 
 impl PublicKey {
-    /// Reads all keys of a file: public ones, private ones, certificates.
+    /// Parses all keys of a PEM file: public keys, private keys, certificates.
     pub fn from_pem(pem: &str) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
@@ -50,19 +50,19 @@ impl PublicKey {
         if keys.is_empty() { Err(KeyError::NotPublic) } else { Ok(keys) }
     }
 
-    /// Reads a key as certificates carry it (`SubjectPublicKeyInfo`); its name is a digest of that.
+    /// Parses a `SubjectPublicKeyInfo`; the key ID is its digest.
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::NotPublic)?;
         let kind = match info.parsed().map_err(|_| KeyError::NotPublic)? {
-            Parsed::RSA(key) => Kind::Rsa(unsigned(key.modulus), unsigned(key.exponent)),
-            Parsed::EC(point) => Kind::of_point(point.data()).ok_or(KeyError::NotPublic)?,
+            Parsed::RSA(key) => KeyMaterial::Rsa(strip_leading_zeros(key.modulus), strip_leading_zeros(key.exponent)),
+            Parsed::EC(point) => KeyMaterial::from_point(point.data()).ok_or(KeyError::NotPublic)?,
             _ => return Err(KeyError::NotPublic),
         };
         let id = BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, der));
         Ok(Self { kind, id })
     }
 
-    /// Reads a JSON Web Key; `None` if it is none for signatures, or of a kind that is not known here.
+    /// Parses a JSON Web Key; `None` if it is not a supported signature key.
     pub fn from_jwk(key: &Value) -> Option<Self> {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         let bytes = |name: &str| BASE64_URL_SAFE_NO_PAD.decode(text(name)?).ok();
@@ -71,37 +71,37 @@ impl PublicKey {
         }
         let point = || Some([&[4], bytes("x")?.as_slice(), bytes("y")?.as_slice()].concat());
         let kind = match (text("kty")?, text("crv")) {
-            ("RSA", _) => Kind::Rsa(unsigned(&bytes("n")?), unsigned(&bytes("e")?)),
-            ("EC", Some("P-256" | "P-384")) => Kind::of_point(&point()?)?,
+            ("RSA", _) => KeyMaterial::Rsa(strip_leading_zeros(&bytes("n")?), strip_leading_zeros(&bytes("e")?)),
+            ("EC", Some("P-256" | "P-384")) => KeyMaterial::from_point(&point()?)?,
             _ => return None,
         };
         Some(Self { kind, id: text("kid").unwrap_or_default().to_owned() })
     }
 
-    /// The key's name.
+    /// The key ID.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What such a key signs with, unless somebody says otherwise.
+    /// The default algorithm of the key.
     pub fn algorithm(&self) -> &'static str {
         match self.kind {
-            Kind::Rsa(..) => "RS256",
-            Kind::P256(_) => "ES256",
-            Kind::P384(_) => "ES384",
+            KeyMaterial::Rsa(..) => "RS256",
+            KeyMaterial::P256(_) => "ES256",
+            KeyMaterial::P384(_) => "ES384",
         }
     }
 
-    /// Whether the signature is this key's, made with an algorithm that is this key's too.
-    pub fn verify(&self, algorithm: &str, message: &[u8], signed: &[u8]) -> bool {
-        let point = |how: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
-            signature::UnparsedPublicKey::new(how, key).verify(message, signed).is_ok()
+    /// Verifies a signature; the algorithm must fit the key.
+    pub fn verify(&self, algorithm: &str, message: &[u8], signature_bytes: &[u8]) -> bool {
+        let verify_ecdsa = |algorithm: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
+            signature::UnparsedPublicKey::new(algorithm, key).verify(message, signature_bytes).is_ok()
         };
         match (&self.kind, algorithm) {
-            (Kind::P256(key), "ES256") => point(&signature::ECDSA_P256_SHA256_FIXED, key),
-            (Kind::P384(key), "ES384") => point(&signature::ECDSA_P384_SHA384_FIXED, key),
-            (Kind::Rsa(n, e), algorithm) => {
-                let how = match algorithm {
+            (KeyMaterial::P256(key), "ES256") => verify_ecdsa(&signature::ECDSA_P256_SHA256_FIXED, key),
+            (KeyMaterial::P384(key), "ES384") => verify_ecdsa(&signature::ECDSA_P384_SHA384_FIXED, key),
+            (KeyMaterial::Rsa(n, e), algorithm) => {
+                let parameters = match algorithm {
                     "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
                     "RS384" => &signature::RSA_PKCS1_2048_8192_SHA384,
                     "RS512" => &signature::RSA_PKCS1_2048_8192_SHA512,
@@ -110,13 +110,13 @@ impl PublicKey {
                     "PS512" => &signature::RSA_PSS_2048_8192_SHA512,
                     _ => return false,
                 };
-                rsa::PublicKeyComponents { n, e }.verify(how, message, signed).is_ok()
+                rsa::PublicKeyComponents { n, e }.verify(parameters, message, signature_bytes).is_ok()
             }
             _ => false,
         }
     }
 
-    /// As a JSON Web Key.
+    /// The key as a JSON Web Key.
     pub fn jwk(&self) -> Value {
         let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let algorithm = self.algorithm();
@@ -127,20 +127,20 @@ impl PublicKey {
             })
         };
         match &self.kind {
-            Kind::Rsa(n, e) => json!({
+            KeyMaterial::Rsa(n, e) => json!({
                 "use": "sig", "kty": "RSA", "kid": self.id, "alg": algorithm, "n": text(n), "e": text(e),
             }),
-            Kind::P256(point) => curve("P-256", point),
-            Kind::P384(point) => curve("P-384", point),
+            KeyMaterial::P256(point) => curve("P-256", point),
+            KeyMaterial::P384(point) => curve("P-384", point),
         }
     }
 }
 
-impl Kind {
-    fn of_point(point: &[u8]) -> Option<Self> {
+impl KeyMaterial {
+    fn from_point(point: &[u8]) -> Option<Self> {
         match (point.first(), point.len()) {
-            (Some(4), 65) => Some(Kind::P256(point.to_vec())),
-            (Some(4), 97) => Some(Kind::P384(point.to_vec())),
+            (Some(4), 65) => Some(KeyMaterial::P256(point.to_vec())),
+            (Some(4), 97) => Some(KeyMaterial::P384(point.to_vec())),
             _ => None,
         }
     }
@@ -152,8 +152,8 @@ impl std::fmt::Debug for PublicKey {
     }
 }
 
-/// A number without the zero bytes that it may begin with.
-fn unsigned(bytes: &[u8]) -> Vec<u8> {
+/// Removes leading zero bytes.
+fn strip_leading_zeros(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes[zeros..].to_vec()
 }

@@ -56,7 +56,7 @@ async fn expressions_make_users_of_claims() {
     let uid = "401 oidc: error evaluating uid claim expression: uid claim expression must return a string";
     check(more, json!({"id": 1, "a": "x"}), uid).await;
     let extra = "401 oidc: error evaluating extra claim expression: claims.a: expression must return a string or a list of strings";
-    check(more, json!({"id": "u1", "a": {}}), extra_headers).await;
+    check(more, json!({"id": "u1", "a": {}}), extra).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Who signs certificates of clients or of proxies, and how TLS asks clients for theirs.
+//! CA bundles of client and front-proxy certificates, and the TLS client authentication of the listener.
 
 use std::{fmt, sync::Arc};
 
@@ -12,84 +12,84 @@ use rustls::{
     },
 };
 
-use super::Authentication;
+use super::AuthenticationConfig;
 
-/// Why a file of authorities cannot be used.
+/// An invalid CA bundle.
 #[derive(Debug, thiserror::Error)]
-pub enum AuthorityError {
-    /// It is not PEM, or not of certificates.
+pub enum CaBundleError {
+    /// The file is not PEM.
     #[error("it is not a list of certificates in PEM: {0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// It has no certificate.
+    /// The file has no certificate.
     #[error("it has no certificate")]
     Empty,
-    /// A certificate is none of an authority.
+    /// A certificate is not usable as a CA.
     #[error("a certificate cannot be used: {0}")]
     Certificate(#[from] rustls::Error),
-    /// Nothing can be verified with it.
+    /// The verifier cannot be built.
     #[error("certificates cannot be verified with it: {0}")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// Some certificates of authorities.
+/// The certificates of one or more CAs.
 #[derive(Clone)]
-pub struct Authority {
+pub struct CaBundle {
     pem: Arc<str>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-impl Authority {
-    /// Reads one or more certificates.
-    pub fn from_pem(pem: &str) -> Result<Self, AuthorityError> {
+impl CaBundle {
+    /// Parses one or more certificates.
+    pub fn from_pem(pem: &str) -> Result<Self, CaBundleError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             roots.add(certificate?)?;
         }
         if roots.is_empty() {
-            return Err(AuthorityError::Empty);
+            return Err(CaBundleError::Empty);
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build()?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build()?;
         Ok(Self { pem: pem.into(), verifier })
     }
 
-    /// The certificates as they were read.
+    /// The certificates in PEM.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Whether a client's certificate is of this authority, and counts now.
-    pub(super) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
+    /// Verifies a client's certificate chain, including its validity period.
+    pub(super) fn verify_chain(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         let (first, rest) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
         self.verifier.verify_client_cert(first, rest, UnixTime::now()).map(drop)
     }
 }
 
-impl fmt::Debug for Authority {
+impl fmt::Debug for CaBundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority").finish_non_exhaustive()
+        f.debug_struct("CaBundle").finish_non_exhaustive()
     }
 }
 
-/// How TLS asks clients for certificates: those of the settings' authorities are wanted, any is taken, none is needed. Whether
-/// one is accepted is decided later, where a token may still count in its place.
-pub fn client_verifier(settings: &Authentication) -> Arc<dyn ClientCertVerifier> {
-    let authorities = settings.client_ca.iter().chain(&settings.proxy_ca);
-    let hints = authorities.flat_map(|authority| authority.verifier.root_hint_subjects().to_vec()).collect();
-    Arc::new(Anybody { hints, provider: provider() })
+/// Returns the listener's client certificate verifier: it requests certificates of the configured CAs, accepts any and
+/// requires none. Authenticators verify the chain later, so that a token can take its place.
+pub fn client_verifier(config: &AuthenticationConfig) -> Arc<dyn ClientCertVerifier> {
+    let ca_bundles = config.client_ca.iter().chain(&config.proxy_ca);
+    let hints = ca_bundles.flat_map(|ca_bundle| ca_bundle.verifier.root_hint_subjects().to_vec()).collect();
+    Arc::new(AcceptAnyClientCert { hints, provider: crypto_provider() })
 }
 
-fn provider() -> Arc<CryptoProvider> {
+fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Takes any certificate whose key the client has.
+/// Accepts any certificate whose key the client holds.
 #[derive(Debug)]
-struct Anybody {
+struct AcceptAnyClientCert {
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ClientCertVerifier for Anybody {
+impl ClientCertVerifier for AcceptAnyClientCert {
     fn offer_client_auth(&self) -> bool {
         !self.hints.is_empty()
     }

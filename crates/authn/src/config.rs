@@ -1,45 +1,45 @@
-//! Which credentials are accepted.
+//! Authentication configuration.
 
-use super::{Authority, JwtIssuer, TokenWebhook, UserTable};
+use super::{CaBundle, JwtIssuer, TokenWebhook, UserTable};
 
-/// Which credentials are accepted, and what extension API servers must know to trust this one's requests.
+/// The accepted credentials, and the front-proxy settings that extension API servers read.
 #[derive(Clone, Debug)]
-pub struct Authentication {
-    /// Whether requests that show nothing are served …
+pub struct AuthenticationConfig {
+    /// Whether anonymous requests are allowed.
     pub anonymous: bool,
-    /// … and for which paths; none: all.
+    /// The paths of anonymous requests; empty allows all.
     pub anonymous_paths: Vec<String>,
-    /// Who signs client certificates.
-    pub client_ca: Option<Authority>,
-    /// Who signs certificates of proxies.
-    pub proxy_ca: Option<Authority>,
-    /// The names of proxies; empty: any.
+    /// CA bundle of client certificates.
+    pub client_ca: Option<CaBundle>,
+    /// CA bundle of front-proxy certificates.
+    pub proxy_ca: Option<CaBundle>,
+    /// Common names of front proxies; empty allows any.
     pub proxy_names: Vec<String>,
-    /// Headers with the user's name.
+    /// Headers with the user name.
     pub user_headers: Vec<String>,
-    /// Headers with the user's id.
+    /// Headers with the UID.
     pub uid_headers: Vec<String>,
     /// Headers with groups.
     pub group_headers: Vec<String>,
-    /// What headers with more about the user begin with.
+    /// Prefixes of headers with extra attributes.
     pub extra_prefixes: Vec<String>,
-    /// Tokens of a file.
+    /// Tokens of `--token-auth-file`.
     pub tokens: Option<UserTable>,
-    /// Names and passwords of a file.
+    /// Users of `--basic-auth-file`.
     pub passwords: Option<UserTable>,
-    /// Whom tokens must be for; empty: those of the tokens of service accounts.
+    /// Audiences of tokens; empty uses those of service account tokens.
     pub audiences: Vec<String>,
-    /// Whether an old token's secret and account must exist.
+    /// Whether the Secret and ServiceAccount of a legacy token must exist.
     pub lookup: bool,
     /// Whether bootstrap tokens are accepted.
     pub bootstrap_tokens: bool,
-    /// Issuers whose tokens are accepted.
+    /// OIDC issuers.
     pub issuers: Vec<JwtIssuer>,
-    /// A webhook that knows tokens.
+    /// Token webhook.
     pub webhook: Option<TokenWebhook>,
 }
 
-impl Default for Authentication {
+impl Default for AuthenticationConfig {
     fn default() -> Self {
         Self {
             anonymous: true,
