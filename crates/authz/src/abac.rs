@@ -1,4 +1,4 @@
-//! ABAC: a file with one policy per line, each of which allows something to somebody. It is read at start only.
+//! ABAC: a policy file with one policy per line, read at startup.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,16 +18,16 @@ const VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
 #[derive(Clone, Debug, Default)]
 pub struct Policies(Arc<[Policy]>);
 
-/// A line that is no policy.
+/// A malformed line of a policy file.
 #[derive(Debug, thiserror::Error)]
-#[error("error reading policy file line {line}: {text}: {why}")]
+#[error("error reading policy file line {line}: {text}: {error}")]
 pub struct Unreadable {
     line: usize,
     text: String,
-    why: String,
+    error: String,
 }
 
-/// What one line allows. Empty texts match nothing but themselves; `*` matches everything.
+/// The attributes that a policy matches. An empty value matches only itself; `*` matches everything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 struct Policy {
@@ -40,7 +40,7 @@ struct Policy {
     non_resource_path: String,
 }
 
-/// A line: a policy of a version, or the policy itself, as it was before there were versions.
+/// A line: a versioned policy, or an unversioned policy of older releases.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
@@ -55,12 +55,12 @@ struct Line {
 }
 
 impl Policies {
-    /// Reads a file's text: comments begin with `#`.
+    /// Parses a policy file; comments start with `#`.
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
         let lines = text.lines().enumerate().map(|(at, text)| (at + 1, text.trim()));
         let policies = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
         let policies = policies
-            .map(|(line, text)| Policy::parse(text).map_err(|why| Unreadable { line, text: text.to_owned(), why }));
+            .map(|(line, text)| Policy::parse(text).map_err(|error| Unreadable { line, text: text.to_owned(), error }));
         Ok(Self(policies.collect::<Result<_, _>>()?))
     }
 }
@@ -78,7 +78,7 @@ impl Policy {
         }
     }
 
-    /// What was not said used to mean everything.
+    /// Converts an unversioned policy, in which absent attributes match everything.
     fn unversioned(mut self) -> Self {
         if self.user == "*" || self.group == "*" || self.user.is_empty() && self.group.is_empty() {
             self.user.clear();
@@ -97,27 +97,27 @@ impl Policy {
 
     fn allows(&self, attributes: &Attributes<'_>) -> bool {
         let reads = matches!(attributes.verb, "get" | "list" | "watch");
-        let is = |policy: &str, asked: &str| policy == "*" || policy == asked;
+        let matches = |policy: &str, requested: &str| policy == "*" || policy == requested;
         self.is_for(attributes.user)
             && (reads || !self.readonly)
             && match &attributes.target {
                 AttributesTarget::NonResource(path) => path_matches(&self.non_resource_path, path),
-                AttributesTarget::Resource(asked) => {
-                    is(&self.namespace, asked.namespace)
-                        && is(&self.resource, asked.resource)
-                        && is(&self.api_group, asked.group)
+                AttributesTarget::Resource(resource) => {
+                    matches(&self.namespace, resource.namespace)
+                        && matches(&self.resource, resource.resource)
+                        && matches(&self.api_group, resource.group)
                 }
             }
     }
 
-    /// Both user and group must match where they are said, and one of them must be.
+    /// Whether the policy applies to a user: user and group must match where they are set, and one of them must be.
     fn is_for(&self, user: &User) -> bool {
         let named = self.user.is_empty() || self.user == "*" || self.user == user.name;
         let grouped = self.group.is_empty() || self.group == "*" || user.groups.contains(&self.group);
         named && grouped && !(self.user.is_empty() && self.group.is_empty())
     }
 
-    fn rule(&self) -> impl Iterator<Item = Rule> {
+    fn resolved_rules(&self) -> impl Iterator<Item = Rule> {
         let verbs: &[&str] = if self.readonly { &["get", "list", "watch"] } else { &["*"] };
         let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_owned()).collect();
         let one = |text: &String| vec![text.clone()];
@@ -146,9 +146,9 @@ impl Authorizer for Policies {
     }
 
     fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
-        let here = |policy: &&Policy| policy.namespace == "*" || policy.namespace == namespace;
-        let policies = self.0.iter().filter(|policy| policy.is_for(user)).filter(here);
-        ResolvedRules { rules: policies.flat_map(Policy::rule).collect(), ..ResolvedRules::default() }
+        let in_namespace = |policy: &&Policy| policy.namespace == "*" || policy.namespace == namespace;
+        let policies = self.0.iter().filter(|policy| policy.is_for(user)).filter(in_namespace);
+        ResolvedRules { rules: policies.flat_map(Policy::resolved_rules).collect(), ..ResolvedRules::default() }
     }
 }
 
@@ -169,10 +169,10 @@ mod tests {
 {"user": "older", "namespace": "b"}
 "##;
 
-    async fn check(user: &str, group: &str, asked: &str, want: bool) {
+    async fn check(user: &str, group: &str, request: &str, want: bool) {
         let user = User { name: user.into(), groups: vec![group.into()], ..User::default() };
-        let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
-        let asked_for = match words.as_slice() {
+        let words: Vec<&str> = request.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+        let target = match words.as_slice() {
             [_, path] => AttributesTarget::NonResource(path),
             [_, group, resource, namespace] => AttributesTarget::Resource(ResourceAttributes {
                 group,
@@ -180,16 +180,16 @@ mod tests {
                 namespace,
                 ..ResourceAttributes::default()
             }),
-            _ => panic!("{asked}"),
+            _ => panic!("{request}"),
         };
-        let attributes = Attributes { user: &user, verb: words[0], target: asked_for };
-        let verdict = Policies::parse(FILE).unwrap().authorize(&attributes).await;
-        assert_eq!(verdict.is_allowed(), want, "{user:?} {asked}");
-        assert_eq!(verdict.reason().to_string(), if want { "" } else { "No policy matched." });
+        let attributes = Attributes { user: &user, verb: words[0], target: target };
+        let decision = Policies::parse(FILE).unwrap().authorize(&attributes).await;
+        assert_eq!(decision.is_allowed(), want, "{user:?} {request}");
+        assert_eq!(decision.reason().to_string(), if want { "" } else { "No policy matched." });
     }
 
     #[tokio::test]
-    async fn policies_allow_what_they_say() {
+    async fn policies_allow_matching_requests() {
         let all = AUTHENTICATED;
         check("root", all, "delete apps deployments x", true).await;
         check("root", all, "delete /x", true).await;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_named_with_its_line() {
+    fn malformed_lines_are_reported_with_their_number() {
         let parse = |text: &str| Policies::parse(text).unwrap_err().to_string();
         assert!(parse("\n{\"user\": 1}").starts_with("error reading policy file line 2: {\"user\": 1}: "));
         assert!(parse("x").starts_with("error reading policy file line 1: x: "));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_told() {
+    fn rules_of_a_user_are_resolved() {
         let policies = Policies::parse(FILE).unwrap();
         let user = User { name: "alice".into(), ..User::default() };
         let ResolvedRules { rules, incomplete, errors } = policies.rules_for(&user, "a");

@@ -1,17 +1,17 @@
-//! The authorizers that say the same to everybody.
+//! The modes AlwaysAllow and AlwaysDeny.
 
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
 
 use super::{Authorizer, Decision, Reason, ResolvedRules, Rule};
 
-/// Everybody may do everything.
-pub struct Allow;
-/// Nobody may do anything.
-pub struct Deny;
+/// Allows all requests.
+pub struct AlwaysAllowAuthorizer;
+/// Allows no request.
+pub struct AlwaysDenyAuthorizer;
 
 #[async_trait]
-impl Authorizer for Allow {
+impl Authorizer for AlwaysAllowAuthorizer {
     async fn authorize(&self, _: &Attributes<'_>) -> Decision {
         Decision::Allowed(Reason::none())
     }
@@ -27,7 +27,7 @@ impl Authorizer for Allow {
 }
 
 #[async_trait]
-impl Authorizer for Deny {
+impl Authorizer for AlwaysDenyAuthorizer {
     async fn authorize(&self, _: &Attributes<'_>) -> Decision {
         Decision::NoOpinion("Everything is forbidden.".into())
     }
@@ -44,9 +44,9 @@ mod tests {
 
     use super::*;
 
-    /// Whoever asks for whatever is told the same.
+    /// The decision is the same for all users and requests.
     #[test]
-    fn everybody_is_told_the_same() {
+    fn decision_is_the_same_for_all_requests() {
         let user = |name: &str, groups: &[&str]| User {
             name: name.into(),
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
@@ -62,22 +62,33 @@ mod tests {
         let secrets = ResourceAttributes { version: "v1", resource: "secrets", ..ResourceAttributes::default() };
         let users = [user("admin", &["system:masters"]), user("joe", &["devs"]), user("system:anonymous", &[])];
         for user in &users {
-            for (verb, asked) in [
+            for (verb, target) in [
                 ("get", AttributesTarget::Resource(pods)),
                 ("delete", AttributesTarget::Resource(secrets)),
                 ("*", AttributesTarget::Resource(ResourceAttributes::default())),
                 ("get", AttributesTarget::NonResource("/healthz")),
                 ("post", AttributesTarget::NonResource("/nope")),
             ] {
-                let attributes = Attributes { user, verb, target: asked };
-                let said = |authorizer: &dyn Authorizer| {
-                    let verdict = authorizer.authorize(&attributes).now_or_never().expect("nobody is asked");
-                    (verdict.is_allowed(), verdict.reason().to_string())
+                let attributes = Attributes { user, verb, target: target };
+                let decide = |authorizer: &dyn Authorizer| {
+                    let decision = authorizer.authorize(&attributes).now_or_never().expect("no waiting");
+                    (decision.is_allowed(), decision.reason().to_string())
                 };
-                assert_eq!(said(&Allow), (true, String::new()), "{} {verb}", user.name);
-                assert_eq!(said(&Deny), (false, "Everything is forbidden.".to_owned()), "{} {verb}", user.name);
+                assert_eq!(decide(&AlwaysAllowAuthorizer), (true, String::new()), "{} {verb}", user.name);
+                assert_eq!(
+                    decide(&AlwaysDenyAuthorizer),
+                    (false, "Everything is forbidden.".to_owned()),
+                    "{} {verb}",
+                    user.name
+                );
             }
-            assert_eq!((Allow.rules_for(user, "a").rules.len(), Deny.rules_for(user, "a").rules.len()), (2, 0));
+            assert_eq!(
+                (
+                    AlwaysAllowAuthorizer.rules_for(user, "a").rules.len(),
+                    AlwaysDenyAuthorizer.rules_for(user, "a").rules.len()
+                ),
+                (2, 0)
+            );
         }
     }
 }

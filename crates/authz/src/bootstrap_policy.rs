@@ -1,4 +1,4 @@
-//! The authorization policy of a fresh cluster, read from `bootstrap_policy.txt`.
+//! The RBAC policy of a new cluster, read from `bootstrap_policy.txt`.
 
 use api::{Value, meta, schema::Resource, status::Status};
 use apiserver_core::{
@@ -9,19 +9,19 @@ use serde_json::json;
 
 const TABLE: &str = include_str!("bootstrap_policy.txt");
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// Administrators set it to `false` on what is theirs from now on.
+/// Annotation that administrators set to `false` to keep their changes.
 pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// An object of the policy.
+/// An object of the bootstrap policy.
 pub struct Wanted {
-    /// Its resource.
+    /// The resource of the object.
     pub resource: &'static Resource,
     /// The object.
     pub object: Value,
 }
 
-/// All objects of the policy.
+/// Returns all objects of the policy.
 pub fn objects() -> Result<Vec<Wanted>, Status> {
     let mut objects: Vec<Wanted> = Vec::new();
     for line in lines::table_lines(TABLE) {
@@ -37,7 +37,7 @@ pub fn objects() -> Result<Vec<Wanted>, Status> {
     Ok(objects)
 }
 
-/// The rules of a cluster role; none if there is no such role.
+/// Returns the rules of a ClusterRole; none if it does not exist.
 pub fn rules_of(name: &str) -> Vec<Value> {
     let objects = objects().unwrap_or_default();
     let role = objects.iter().find(|one| one.resource.name == "clusterroles" && meta::name(&one.object) == name);
@@ -65,7 +65,7 @@ fn header(line: &str) -> Option<Result<Vec<Wanted>, Status>> {
     })
 }
 
-/// The binding first: the rules that follow are for the last role.
+/// Adds the binding first: the rules that follow belong to the last role.
 fn controller(name: &str, words: &str) -> Result<Vec<Wanted>, Status> {
     let full = format!("system:controller:{name}");
     let bound = binding("", &full, &format!("to {full}: account:kube-system/{name}"), "ClusterRole");
@@ -100,7 +100,7 @@ fn role(namespace: &str, name: &str, words: &str) -> Value {
     }
     if !selectors.is_empty() {
         role["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
-        // Its rules are others': a controller fills them in.
+        // The aggregation controller sets the rules.
         role["rules"] = Value::Null;
     }
     role
@@ -130,7 +130,9 @@ fn subject(text: &str) -> Option<Value> {
 
 fn rule_object(rule: &TableRule<'_>) -> Value {
     match rule {
-        TableRule::NonResource(verbs, paths) => json!({"verbs": lines::parse_list(verbs), "nonResourceURLs": lines::parse_list(paths)}),
+        TableRule::NonResource(verbs, paths) => {
+            json!({"verbs": lines::parse_list(verbs), "nonResourceURLs": lines::parse_list(paths)})
+        }
         TableRule::Resource(verbs, groups, resources, words) => {
             let mut object = json!({
                 "verbs": lines::parse_list(verbs), "apiGroups": lines::parse_list(groups), "resources": lines::parse_list(resources),
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_it_means() {
+    fn table_is_parsed() {
         let admin = find("clusterroles", "cluster-admin");
         assert_eq!(admin["rules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         assert_eq!(admin["rules"][1], json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));

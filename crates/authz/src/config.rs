@@ -1,6 +1,6 @@
-//! `AuthorizationConfiguration`: the file that describes the chain, with as many webhooks as one likes.
+//! `AuthorizationConfiguration`: the file that lists the authorizers.
 //!
-//! It is read strictly and checked as a whole; all that is wrong with it is told at once, in upstream's words.
+//! It is decoded strictly and validated as a whole; all errors are reported at once, in upstream's words.
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
 
@@ -20,45 +20,45 @@ use crate::Mode;
 
 const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthorizationConfiguration";
-/// The types of authorizers, as messages list them.
+/// The authorizer types, as messages list them.
 const TYPES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
 
-/// A file that does not describe a chain.
+/// An invalid authorization configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read as what it should be.
+    /// The file cannot be decoded.
     #[error("failed to load AuthorizationConfiguration from file: {0}")]
     Load(String),
-    /// What it says is wrong.
+    /// The configuration is invalid.
     #[error("{0}")]
     Wrong(String),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Configuration {
+struct ConfigurationFile {
     #[serde(rename = "apiVersion")]
     _version: String,
     #[serde(rename = "kind")]
     _kind: String,
     #[serde(default)]
-    authorizers: Vec<Link>,
+    authorizers: Vec<AuthorizerFields>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Link {
+struct AuthorizerFields {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
     name: String,
-    webhook: Option<Described>,
+    webhook: Option<WebhookFields>,
 }
 
-/// A webhook as the file describes it.
+/// The webhook fields of an authorizer.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Described {
+struct WebhookFields {
     #[serde(rename = "authorizedTTL")]
     authorized_ttl: String,
     cache_authorized_requests: bool,
@@ -69,19 +69,19 @@ struct Described {
     subject_access_review_version: String,
     match_condition_subject_access_review_version: String,
     failure_policy: String,
-    connection_info: Connection,
-    match_conditions: Vec<conditions::Condition>,
+    connection_info: ConnectionFields,
+    match_conditions: Vec<conditions::MatchCondition>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Connection {
+struct ConnectionFields {
     #[serde(rename = "type")]
     kind: String,
     kube_config_file: Option<String>,
 }
 
-impl Default for Described {
+impl Default for WebhookFields {
     fn default() -> Self {
         Self {
             authorized_ttl: "5m".into(),
@@ -92,36 +92,38 @@ impl Default for Described {
             subject_access_review_version: String::new(),
             match_condition_subject_access_review_version: String::new(),
             failure_policy: String::new(),
-            connection_info: Connection::default(),
+            connection_info: ConnectionFields::default(),
             match_conditions: Vec::new(),
         }
     }
 }
 
-/// The chain that a file's text describes; `policies` are those of ABAC.
+/// Parses a configuration into modes; `policies` are those of ABAC.
 pub fn parse(text: &str, policies: Option<&Policies>) -> Result<Vec<Mode>, ConfigError> {
-    let configuration = load(text).map_err(ConfigError::Load)?;
+    let configuration = decode_configuration(text).map_err(ConfigError::Load)?;
     let (mut modes, mut errors) = (Vec::new(), Vec::new());
     if configuration.authorizers.is_empty() {
         errors.push(FieldError::required("authorizers", "at least one authorization mode must be defined"));
     }
     let (mut types, mut names) = (BTreeSet::new(), BTreeSet::new());
-    for (at, link) in configuration.authorizers.iter().enumerate() {
-        let field = format!("authorizers[{at}]");
-        if let Some(error) = wrong_type(link, &field, &mut types) {
+    for (index, authorizer) in configuration.authorizers.iter().enumerate() {
+        let field = format!("authorizers[{index}]");
+        if let Some(error) = validate_type(authorizer, &field, &mut types) {
             errors.push(error);
             continue;
         }
-        errors.extend(wrong_name(link, &field, &mut names));
-        modes.extend(mode(link, &field, policies, &mut errors));
+        errors.extend(validate_name(authorizer, &field, &mut names));
+        modes.extend(build_mode(authorizer, &field, policies, &mut errors));
     }
-    match aggregate(errors.iter().map(ToString::to_string).chain(misnamed(&configuration.authorizers, &errors))) {
+    match aggregate(
+        errors.iter().map(ToString::to_string).chain(validate_type_names(&configuration.authorizers, &errors)),
+    ) {
         Some(errors) => Err(ConfigError::Wrong(errors)),
         None => Ok(modes),
     }
 }
 
-fn load(text: &str) -> Result<Configuration, String> {
+fn decode_configuration(text: &str) -> Result<ConfigurationFile, String> {
     let value = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?.value;
     let named = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind) = (named("apiVersion"), named("kind"));
@@ -132,9 +134,13 @@ fn load(text: &str) -> Result<Configuration, String> {
     serde_json::from_value(value).map_err(|error| format!("strict decoding error: {error}"))
 }
 
-fn wrong_type<'a>(link: &'a Link, field: &str, seen: &mut BTreeSet<&'a str>) -> Option<FieldError> {
+fn validate_type<'a>(
+    authorizer: &'a AuthorizerFields,
+    field: &str,
+    seen: &mut BTreeSet<&'a str>,
+) -> Option<FieldError> {
     let field = format!("{field}.type");
-    match link.kind.as_str() {
+    match authorizer.kind.as_str() {
         "" => Some(FieldError::required(field, "")),
         kind if !TYPES.contains(&kind) => Some(FieldError::not_supported(field, kind, &TYPES)),
         kind if !seen.insert(kind) && kind != "Webhook" => Some(FieldError::duplicate(field, kind)),
@@ -142,9 +148,13 @@ fn wrong_type<'a>(link: &'a Link, field: &str, seen: &mut BTreeSet<&'a str>) -> 
     }
 }
 
-fn wrong_name<'a>(link: &'a Link, field: &str, seen: &mut BTreeSet<&'a str>) -> Option<FieldError> {
+fn validate_name<'a>(
+    authorizer: &'a AuthorizerFields,
+    field: &str,
+    seen: &mut BTreeSet<&'a str>,
+) -> Option<FieldError> {
     let field = format!("{field}.name");
-    let name = link.name.as_str();
+    let name = authorizer.name.as_str();
     if name.is_empty() {
         return Some(FieldError::required(field, ""));
     }
@@ -156,28 +166,33 @@ fn wrong_name<'a>(link: &'a Link, field: &str, seen: &mut BTreeSet<&'a str>) -> 
     (!wrong.is_empty()).then(|| FieldError::invalid(field, name, why))
 }
 
-/// Everybody but webhooks is named like its type; told only if nothing else is wrong.
-fn misnamed(links: &[Link], errors: &[FieldError]) -> Vec<String> {
-    let others = links.iter().filter(|link| errors.is_empty() && link.kind != "Webhook");
-    let wrong = others.filter(|link| link.kind.to_lowercase() != link.name);
+/// Requires other authorizers than webhooks to be named after their type; reported only without other errors.
+fn validate_type_names(links: &[AuthorizerFields], errors: &[FieldError]) -> Vec<String> {
+    let others = links.iter().filter(|authorizer| errors.is_empty() && authorizer.kind != "Webhook");
+    let wrong = others.filter(|authorizer| authorizer.kind.to_lowercase() != authorizer.name);
     wrong
-        .map(|Link { kind, name, .. }| {
+        .map(|AuthorizerFields { kind, name, .. }| {
             format!("expected name {} for authorizer {kind} instead of {name}", kind.to_lowercase())
         })
         .collect()
 }
 
-fn mode(link: &Link, field: &str, policies: Option<&Policies>, errors: &mut Vec<FieldError>) -> Option<Mode> {
-    if link.kind != "Webhook" && link.webhook.is_some() {
+fn build_mode(
+    authorizer: &AuthorizerFields,
+    field: &str,
+    policies: Option<&Policies>,
+    errors: &mut Vec<FieldError>,
+) -> Option<Mode> {
+    if authorizer.kind != "Webhook" && authorizer.webhook.is_some() {
         let why = "may only be specified when type=Webhook";
         errors.push(FieldError::invalid(format!("{field}.webhook"), "non-null", why));
     }
-    match (link.kind.as_str(), &link.webhook) {
+    match (authorizer.kind.as_str(), &authorizer.webhook) {
         ("Webhook", None) => {
             errors.push(FieldError::required(format!("{field}.webhook"), "required when type=Webhook"));
             None
         }
-        ("Webhook", Some(described)) => described.webhook(field, errors).map(Mode::Webhook),
+        ("Webhook", Some(fields)) => fields.build_webhook(field, errors).map(Mode::Webhook),
         (name, _) => match Mode::named(name, policies) {
             Some(mode) => Some(mode),
             None => {
@@ -189,7 +204,7 @@ fn mode(link: &Link, field: &str, policies: Option<&Policies>, errors: &mut Vec<
 }
 
 impl Mode {
-    /// The mode of a name, if it is one that needs nothing but a name and perhaps ABAC's policies.
+    /// Returns the mode of a name, if it needs nothing but a name and ABAC policies.
     pub fn named(name: &str, policies: Option<&Policies>) -> Option<Self> {
         Some(match name {
             "AlwaysAllow" => Mode::AlwaysAllow,
@@ -202,17 +217,19 @@ impl Mode {
     }
 }
 
-impl Described {
-    /// The webhook, unless something is wrong with it.
-    fn webhook(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Webhook> {
+impl WebhookFields {
+    /// Returns the webhook, or adds errors.
+    fn build_webhook(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Webhook> {
         let before = errors.len();
-        let timeout = positive(&self.timeout, &format!("{field}.timeout"), Some(30), errors);
-        let allowed_for = positive(&self.authorized_ttl, &format!("{field}.authorizedTTL"), None, errors);
-        let refused_for = positive(&self.unauthorized_ttl, &format!("{field}.unauthorizedTTL"), None, errors);
-        let version = self.version(field, errors);
-        let failure = self.failure(field, errors);
-        let endpoint = self.connection_info.endpoint(field, errors);
-        let conditions = conditions::compile(&self.match_conditions, field, errors);
+        let timeout = parse_positive_duration(&self.timeout, &format!("{field}.timeout"), Some(30), errors);
+        let allowed_for =
+            parse_positive_duration(&self.authorized_ttl, &format!("{field}.authorizedTTL"), None, errors);
+        let refused_for =
+            parse_positive_duration(&self.unauthorized_ttl, &format!("{field}.unauthorizedTTL"), None, errors);
+        let version = self.review_version(field, errors);
+        let failure = self.parse_failure_policy(field, errors);
+        let endpoint = self.connection_info.load_endpoint(field, errors);
+        let conditions = conditions::compile_conditions(&self.match_conditions, field, errors);
         if errors.len() > before {
             return None;
         }
@@ -227,7 +244,7 @@ impl Described {
         })
     }
 
-    fn version(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Version> {
+    fn review_version(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Version> {
         let conditions = format!("{field}.matchConditionSubjectAccessReviewVersion");
         match self.match_condition_subject_access_review_version.as_str() {
             "" if self.match_conditions.is_empty() => {}
@@ -245,7 +262,7 @@ impl Described {
         None
     }
 
-    fn failure(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Failure> {
+    fn parse_failure_policy(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Failure> {
         let field = format!("{field}.failurePolicy");
         match self.failure_policy.as_str() {
             "NoOpinion" => return Some(Failure::NoOpinion),
@@ -257,8 +274,13 @@ impl Described {
     }
 }
 
-/// A time that is there, positive, and at most so many seconds.
-fn positive(text: &str, field: &str, most: Option<i64>, errors: &mut Vec<FieldError>) -> Option<Duration> {
+/// Parses a positive duration of at most `most` seconds.
+fn parse_positive_duration(
+    text: &str,
+    field: &str,
+    most: Option<i64>,
+    errors: &mut Vec<FieldError>,
+) -> Option<Duration> {
     let nanos = match duration::read(if text.is_empty() { "0" } else { text }) {
         Ok(nanos) => nanos,
         Err(why) => {
@@ -278,8 +300,8 @@ fn positive(text: &str, field: &str, most: Option<i64>, errors: &mut Vec<FieldEr
     u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
-impl Connection {
-    fn endpoint(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<http_client::Endpoint> {
+impl ConnectionFields {
+    fn load_endpoint(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<http_client::Endpoint> {
         let (kind, file_field) =
             (format!("{field}.connectionInfo.type"), format!("{field}.connectionInfo.kubeConfigFile"));
         let file = self.kube_config_file.as_deref().unwrap_or_default();
@@ -344,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn files_describe_chains() {
+    fn configurations_are_parsed() {
         check("- {type: Node, name: node}\n- {type: RBAC, name: rbac}", Ok("Node, Rbac"));
         check("- {type: AlwaysAllow, name: alwaysallow}", Ok("AlwaysAllow"));
         let connection = "connectionInfo: {type: KubeConfigFile, kubeConfigFile: HOOK}";
@@ -355,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_their_field() {
         check("  []", Err("authorizers: Required value: at least one authorization mode must be defined"));
         check("- {name: x}", Err("authorizers[0].type: Required value"));
         check(

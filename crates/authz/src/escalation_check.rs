@@ -6,23 +6,22 @@ use async_trait::async_trait;
 
 use crate::Authorizers;
 
-/// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
-/// prepared and validated.
+/// Checks a write beyond its authorization. Runs once the object is complete, before it is prepared and validated.
 #[async_trait]
 pub trait EscalationCheck: Sync {
-    /// The answer to a write that must not happen.
-    async fn check_escalation(&self, guarded: EscalationAttributes<'_>) -> Result<(), Status>;
+    /// Returns an error if the write must not happen.
+    async fn check_escalation(&self, attributes: EscalationAttributes<'_>) -> Result<(), Status>;
 }
 
-/// A write that a guard looks at.
+/// The attributes of a write that is checked.
 #[derive(Clone, Copy)]
 pub struct EscalationAttributes<'a> {
-    /// Who knows what the writer may do.
+    /// The authorizers.
     pub authorizers: &'a Authorizers,
     /// The request.
     pub target: &'a ResourceRequest,
-    /// The object that would be written.
+    /// The object to be written.
     pub object: &'a Value,
-    /// What is there; `None`: nothing.
+    /// The current object; `None` for creates.
     pub current: Option<&'a Value>,
 }

@@ -1,4 +1,4 @@
-//! What somebody who may not is told.
+//! Formats 403 Forbidden responses.
 
 use api::status::Status;
 use apiserver_core::attributes::{Attributes, AttributesTarget};
@@ -6,56 +6,56 @@ use serde_json::json;
 
 use super::Reason;
 
-/// 403 with upstream's sentence; 500 where an authorizer failed.
-pub fn status(attributes: &Attributes<'_>, reason: &Reason) -> Status {
+/// Returns a 403 status with upstream's text; 500 if the authorizer failed.
+pub fn forbidden_status(attributes: &Attributes<'_>, reason: &Reason) -> Status {
     if let Some(error) = reason.error() {
-        tracing::warn!(error, "an authorizer failed");
+        tracing::warn!(error, "authorizer: failed, responding with 500");
         return Status::internal_error(error);
     }
-    let mut why = sanitized(&sentence(attributes));
+    let mut text = escape_html(&describe_request(attributes));
     let reason = reason.to_string();
     if !reason.is_empty() {
-        why = format!("{why}: {reason}");
+        text = format!("{text}: {reason}");
     }
     let (message, details) = match &attributes.target {
-        AttributesTarget::NonResource(_) => (format!("forbidden: {why}"), json!({})),
-        AttributesTarget::Resource(asked) => {
-            let mut details = json!({"kind": asked.resource});
-            let mut about = asked.resource.to_owned();
-            if !asked.group.is_empty() {
-                details["group"] = asked.group.into();
-                about = format!("{about}.{}", asked.group);
+        AttributesTarget::NonResource(_) => (format!("forbidden: {text}"), json!({})),
+        AttributesTarget::Resource(resource) => {
+            let mut details = json!({"kind": resource.resource});
+            let mut subject = resource.resource.to_owned();
+            if !resource.group.is_empty() {
+                details["group"] = resource.group.into();
+                subject = format!("{subject}.{}", resource.group);
             }
-            if !asked.name.is_empty() {
-                details["name"] = asked.name.into();
-                about = format!("{about} {:?}", asked.name);
+            if !resource.name.is_empty() {
+                details["name"] = resource.name.into();
+                subject = format!("{subject} {:?}", resource.name);
             }
-            (format!("{about} is forbidden: {why}"), details)
+            (format!("{subject} is forbidden: {text}"), details)
         }
     };
     Status { code: 403, reason: "Forbidden", message, details: Some(details), continue_token: None }
 }
 
-/// Who cannot do what, where.
-fn sentence(attributes: &Attributes<'_>) -> String {
+/// Describes the user, the verb and the resource of a request.
+fn describe_request(attributes: &Attributes<'_>) -> String {
     let (user, verb) = (&attributes.user.name, attributes.verb);
-    let asked = match &attributes.target {
+    let target = match &attributes.target {
         AttributesTarget::NonResource(path) => return format!("User {user:?} cannot {verb} path {path:?}"),
-        AttributesTarget::Resource(asked) => asked,
+        AttributesTarget::Resource(target) => target,
     };
-    let resource = match asked.subresource {
-        "" => asked.resource.to_owned(),
-        subresource => format!("{}/{subresource}", asked.resource),
+    let resource = match target.subresource {
+        "" => target.resource.to_owned(),
+        subresource => format!("{}/{subresource}", target.resource),
     };
-    let scope = match asked.namespace {
+    let scope = match target.namespace {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {namespace:?}"),
     };
-    format!("User {user:?} cannot {verb} resource {resource:?} in API group {:?} {scope}", asked.group)
+    format!("User {user:?} cannot {verb} resource {resource:?} in API group {:?} {scope}", target.group)
 }
 
-/// Some clients show messages as HTML.
-fn sanitized(text: &str) -> String {
+/// Escapes HTML, because browsers may show the message.
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -65,14 +65,14 @@ mod tests {
 
     use super::*;
 
-    fn check(verb: &str, asked: AttributesTarget<'_>, reason: Reason, want: &str) {
+    fn check(verb: &str, target: AttributesTarget<'_>, reason: Reason, want: &str) {
         let user = User { name: "al<ice".into(), ..User::default() };
-        let status = status(&Attributes { user: &user, verb, target: asked }, &reason);
+        let status = forbidden_status(&Attributes { user: &user, verb, target: target }, &reason);
         assert_eq!((status.code, status.message.as_str()), (if reason.error().is_some() { 500 } else { 403 }, want));
     }
 
     #[test]
-    fn the_sentence_is_upstreams() {
+    fn forbidden_message_matches_upstream() {
         let pods = ResourceAttributes {
             version: "v1",
             resource: "pods",

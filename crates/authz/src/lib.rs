@@ -1,8 +1,8 @@
-//! May this user do this? A chain of authorizers, each behind [`Authorizer`]: the first that allows or denies decides, and
-//! what nobody has an opinion on is refused.
+//! Authorization: a union of authorizers. The first that allows or denies decides; a request without a decision is
+//! forbidden.
 //!
-//! The pipeline asks for every request; reviews, impersonation and admission plug-ins ask the same [`Authorizers`] about
-//! others. An answer costs no text: reasons are written when somebody reads them.
+//! The pipeline authorizes every request; reviews, impersonation and admission plug-ins use the same [`Authorizers`].
+//! Reasons are formatted only when they are read.
 
 mod abac;
 mod always;
@@ -32,112 +32,110 @@ pub use settings::{Authorization, Mode};
 use store::WatchCache;
 pub use webhook::Webhook;
 
-/// What an authorizer says.
+/// The decision of an authorizer.
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// Yes; nobody else is asked.
+    /// Allowed; later authorizers are not called.
     Allowed(Reason),
-    /// No; nobody else is asked.
+    /// Denied; later authorizers are not called.
     Denied(Reason),
-    /// Somebody else may know.
+    /// Undecided; the next authorizer is called.
     NoOpinion(Reason),
 }
 
 impl Decision {
-    /// Whether it is a yes.
+    /// Whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Decision::Allowed(_))
     }
 
-    /// Why.
+    /// The reason of the decision.
     pub fn reason(&self) -> &Reason {
         let (Decision::Allowed(reason) | Decision::Denied(reason) | Decision::NoOpinion(reason)) = self;
         reason
     }
 }
 
-/// One link of the chain.
+/// An authorization mode.
 #[async_trait]
 pub trait Authorizer: Send + Sync {
-    /// Whether the user may.
+    /// Decides whether the user may make the request.
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
 
-    /// What the user may do in a namespace, as far as it can be told without asking for something.
+    /// Returns the rules of a user in a namespace, as far as they can be enumerated.
     fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules;
 }
 
-/// What somebody may do.
+/// The rules of a user.
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedRules {
-    /// What is allowed.
+    /// The rules that allow something.
     pub rules: Vec<Rule>,
-    /// More may be allowed.
+    /// Whether further requests may be allowed.
     pub incomplete: bool,
-    /// What could not be found out.
+    /// Errors of the enumeration.
     pub errors: Vec<String>,
 }
 
-/// The chain. Another can take its place while the server runs.
+/// The configured authorizers, which a reloaded configuration replaces.
 pub struct Authorizers {
-    links: RwLock<Arc<Links>>,
-    /// The kinds that the first chain has: others need what is only there from the start.
+    authorizers: RwLock<Arc<Vec<Box<dyn Authorizer>>>>,
+    /// The modes at startup; some cannot be enabled later.
     kinds: Vec<&'static str>,
-    /// Also where it is not in the chain: what roles grant is looked at when they are written.
+    /// Present also without the mode RBAC, for escalation checks.
     rbac: Arc<Rbac>,
-    node: Option<Arc<node::Node>>,
+    node: Option<Arc<node::NodeAuthorizer>>,
 }
 
-type Links = Vec<Box<dyn Authorizer>>;
-
 impl Authorizers {
-    /// The chain that the settings name, over the objects in a cache.
+    /// Builds the authorizers of the configured modes over the objects in the watch cache.
     pub fn new(settings: &Authorization, cache: &Arc<WatchCache>) -> Result<Arc<Self>, store::StoreError> {
         let kinds: Vec<&str> = settings.modes.iter().map(Mode::kind).collect();
-        let node = if kinds.contains(&"Node") { Some(Arc::new(node::Node::new(cache)?)) } else { None };
+        let node = if kinds.contains(&"Node") { Some(Arc::new(node::NodeAuthorizer::new(cache)?)) } else { None };
         let rbac = Arc::new(Rbac::new(cache)?);
-        let new = Self { links: RwLock::default(), kinds, rbac, node };
+        let new = Self { authorizers: RwLock::default(), kinds, rbac, node };
         new.replace(&settings.modes).map_err(store::StoreError::Unusable)?;
         Ok(Arc::new(new))
     }
 
-    /// Puts another chain in place. It may have what the first one had, and whatever needs nothing of the server.
+    /// Replaces the authorizers. RBAC, ABAC and Node are available only if they were enabled at startup.
     pub fn replace(&self, modes: &[Mode]) -> Result<(), String> {
-        let late = |mode: &Mode| {
+        let not_enabled = |mode: &Mode| {
             let kind = mode.kind();
             format!("authorizer type {kind} is not allowed if it was not enabled at initial server startup")
         };
-        let mut links: Links = Vec::new();
+        let mut authorizers: Vec<Box<dyn Authorizer>> = Vec::new();
         for mode in modes {
             if matches!(mode, Mode::Abac(_) | Mode::Rbac) && !self.kinds.contains(&mode.kind()) {
-                return Err(late(mode));
+                return Err(not_enabled(mode));
             }
-            links.push(match mode {
-                Mode::AlwaysAllow => Box::new(always::Allow),
-                Mode::AlwaysDeny => Box::new(always::Deny),
-                Mode::Webhook(webhook) => Box::new(webhook::Asking::new(webhook.clone())),
+            authorizers.push(match mode {
+                Mode::AlwaysAllow => Box::new(always::AlwaysAllowAuthorizer),
+                Mode::AlwaysDeny => Box::new(always::AlwaysDenyAuthorizer),
+                Mode::Webhook(webhook) => Box::new(webhook::WebhookAuthorizer::new(webhook.clone())),
                 Mode::Abac(policies) => Box::new(policies.clone()),
                 Mode::Rbac => Box::new(self.rbac.clone()),
-                Mode::Node => Box::new(self.node.clone().ok_or_else(|| late(mode))?),
+                Mode::Node => Box::new(self.node.clone().ok_or_else(|| not_enabled(mode))?),
             });
         }
-        *self.links.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(links);
+        *self.authorizers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authorizers);
         Ok(())
     }
 
-    fn links(&self) -> Arc<Links> {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current(&self) -> Arc<Vec<Box<dyn Authorizer>>> {
+        self.authorizers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Roles and bindings.
+    /// The RBAC authorizer.
     pub fn rbac(&self) -> &Rbac {
         &self.rbac
     }
 
-    /// What somebody may do in a namespace.
+    /// Returns the rules of a user in a namespace, from all authorizers.
     pub fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
         let mut all = ResolvedRules::default();
-        for link in self.links().iter() {
-            let ResolvedRules { rules, incomplete, errors } = link.rules_for(user, namespace);
+        for authorizer in self.current().iter() {
+            let ResolvedRules { rules, incomplete, errors } = authorizer.rules_for(user, namespace);
             all.rules.extend(rules);
             all.incomplete |= incomplete;
             all.errors.extend(errors);
@@ -145,46 +143,48 @@ impl Authorizers {
         all
     }
 
-    /// A chain of authorizers that the caller makes, with RBAC for escalation checks only.
+    /// Uses the given authorizers, with RBAC for escalation checks only.
     pub fn with_authorizers(
-        links: Vec<Box<dyn Authorizer>>,
+        authorizers: Vec<Box<dyn Authorizer>>,
         cache: &Arc<WatchCache>,
     ) -> Result<Arc<Self>, store::StoreError> {
-        let (links, rbac) = (RwLock::new(Arc::new(links)), Arc::new(Rbac::new(cache)?));
-        Ok(Arc::new(Self { links, kinds: Vec::new(), rbac, node: None }))
+        let (authorizers, rbac) = (RwLock::new(Arc::new(authorizers)), Arc::new(Rbac::new(cache)?));
+        Ok(Arc::new(Self { authorizers, kinds: Vec::new(), rbac, node: None }))
     }
 
-    /// What the chain says.
+    /// Returns the decision of the first authorizer with an opinion.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.groups.iter().any(|group| group == MASTERS_GROUP) {
             return Decision::Allowed(Reason::none());
         }
         let mut reasons = Vec::new();
-        for link in self.links().iter() {
-            match link.authorize(attributes).await {
+        for authorizer in self.current().iter() {
+            match authorizer.authorize(attributes).await {
                 Decision::NoOpinion(reason) if reason.is_none() => {}
                 Decision::NoOpinion(reason) => reasons.push(reason),
-                decided => return decided,
+                decision => return decision,
             }
         }
         Decision::NoOpinion(Reason::joined(reasons))
     }
 
-    /// Whether the chain allows.
+    /// Whether the request is allowed.
     pub async fn is_allowed(&self, attributes: &Attributes<'_>) -> bool {
         self.authorize(attributes).await.is_allowed()
     }
 
-    /// As [`Self::decide`]; what is not allowed is the answer that says so: 403, or 500 where an authorizer failed.
+    /// Like [`Self::authorize`]; a request that is not allowed is 403, or 500 if an authorizer failed.
     pub async fn require_allowed(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         match self.authorize(attributes).await {
             Decision::Allowed(_) => Ok(()),
-            Decision::Denied(reason) | Decision::NoOpinion(reason) => Err(forbidden::status(attributes, &reason)),
+            Decision::Denied(reason) | Decision::NoOpinion(reason) => {
+                Err(forbidden::forbidden_status(attributes, &reason))
+            }
         }
     }
 }
 
-/// 403 that says who cannot do what, and why.
+/// Returns the 403 status of a request with a reason.
 pub fn forbidden(attributes: &Attributes<'_>, why: String) -> Status {
-    forbidden::status(attributes, &Reason::from(why))
+    forbidden::forbidden_status(attributes, &Reason::from(why))
 }

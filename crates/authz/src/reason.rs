@@ -1,8 +1,8 @@
-//! Why an authorizer said what it said. Most reasons are never read, so they are written only when they are.
+//! The reason of a decision. Most reasons are never read, so they are formatted on demand.
 
 use std::{fmt, sync::Arc};
 
-/// A reason, and what failed on the way to it.
+/// A reason, and the error of the authorizer, if any.
 #[derive(Clone, Default)]
 pub struct Reason {
     text: Text,
@@ -23,47 +23,47 @@ impl Default for Text {
 }
 
 impl Reason {
-    /// No reason given.
+    /// No reason.
     pub const fn none() -> Self {
         Self { text: Text::Static(""), error: None }
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there is neither reason nor error.
     pub fn is_none(&self) -> bool {
         self.error.is_none() && matches!(&self.text, Text::Static(""))
     }
 
-    /// Something that can say it when it is asked.
+    /// A reason that is formatted on demand.
     pub fn shared(reason: Arc<dyn fmt::Display + Send + Sync>) -> Self {
         Self { text: Text::Shared(reason), error: None }
     }
 
-    /// The authorizer could not find out.
+    /// The authorizer failed.
     pub fn failed(error: impl Into<String>) -> Self {
         Self { text: Text::default(), error: Some(error.into()) }
     }
 
-    /// Several reasons as one, those that say nothing left out: texts on lines of their own, errors as Go joins them.
+    /// Joins reasons, one per line, and aggregates their errors.
     pub fn joined(reasons: Vec<Reason>) -> Self {
         let texts: Vec<String> = reasons.iter().map(Reason::to_string).filter(|text| !text.is_empty()).collect();
         let error = aggregate(reasons.into_iter().filter_map(|reason| reason.error));
         Self { text: Text::Owned(texts.join("\n")), error }
     }
 
-    /// The same, and what failed.
+    /// Adds an error.
     #[must_use]
     pub fn with_error(mut self, error: impl Into<String>) -> Self {
         self.error = Some(error.into());
         self
     }
 
-    /// What failed.
+    /// The error of the authorizer.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 }
 
-/// Errors as one, as Go writes several; `None` for none.
+/// Aggregates errors as Go's `utilerrors.NewAggregate`, without duplicates; `None` for none.
 pub fn aggregate(errors: impl IntoIterator<Item = String>) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for error in errors {

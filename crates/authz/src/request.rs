@@ -6,22 +6,22 @@ use apiserver_core::{User, attributes::RequestAttributes, audit};
 use crate::{Authorizers, Decision, Reason, forbidden};
 
 impl Authorizers {
-    /// Whether `user` may have a question answered; the audit log is told.
-    pub async fn authorize_request(&self, user: &User, question: &RequestAttributes<'_>) -> Result<(), Status> {
-        let attributes = question.attributes_for(user);
-        let verdict = self.authorize(&attributes).await;
-        let note = |decision: &str, reason: &Reason| {
+    /// Authorizes a request of `user` and annotates its audit event with the decision.
+    pub async fn authorize_request(&self, user: &User, request: &RequestAttributes<'_>) -> Result<(), Status> {
+        let attributes = request.attributes_for(user);
+        let decision = self.authorize(&attributes).await;
+        let annotate_decision = |decision: &str, reason: &Reason| {
             audit::annotate("authorization.k8s.io/decision", || decision.to_owned());
             audit::annotate("authorization.k8s.io/reason", || reason.to_string());
         };
-        match verdict {
+        match decision {
             Decision::Allowed(reason) => {
-                note("allow", &reason);
+                annotate_decision("allow", &reason);
                 Ok(())
             }
             Decision::Denied(reason) | Decision::NoOpinion(reason) => {
-                note("forbid", &reason);
-                Err(forbidden::status(&attributes, &reason))
+                annotate_decision("forbid", &reason);
+                Err(forbidden::forbidden_status(&attributes, &reason))
             }
         }
     }

@@ -2,32 +2,32 @@
 
 use crate::{Policies, Webhook};
 
-/// Who decides who may do what.
+/// Authorization configuration.
 #[derive(Clone, Debug)]
 pub struct Authorization {
-    /// Who is asked, in this order.
+    /// The modes, in the order in which they are called.
     pub modes: Vec<Mode>,
 }
 
-/// Somebody who decides who may do what.
+/// An authorization mode.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// Everybody may do everything.
+    /// Allows all requests.
     AlwaysAllow,
-    /// Nobody may do anything.
+    /// Allows no request.
     AlwaysDeny,
-    /// What roles allow to those whom bindings name.
+    /// Role-based access control.
     Rbac,
-    /// What kubelets need for the pods of their nodes.
+    /// Authorizes kubelets for the objects of their node.
     Node,
-    /// What the lines of a file allow.
+    /// Attribute-based access control with a policy file.
     Abac(Policies),
-    /// What somebody else says, who is asked over HTTP.
+    /// Asks a webhook.
     Webhook(Webhook),
 }
 
 impl Mode {
-    /// Upstream's name of it.
+    /// The name of the mode in `--authorization-mode`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::AlwaysAllow => "AlwaysAllow",

@@ -1,11 +1,11 @@
-//! Which nodes an object is for: those of the pods that refer to it, directly or through a claim and its volume.
+//! The node graph: the nodes that an object is for, through pods, claims and volumes.
 //!
 //! ```text
 //! node ← pod ← secret, config map, service account, resource claim, claim ← volume ← secret
 //! node ← volume attachment, resource slice, pod certificate request
 //! ```
 //!
-//! It is kept in step with pods, volumes and the others; a question is a look into one or two tables.
+//! An index over the watch cache; a query reads one or two tables.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,9 +17,9 @@ use apiserver_core::{cache_index::Indexer, loopback::ObjectKey};
 
 use super::references;
 
-/// What may lead to a node.
+/// The kinds of vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum VertexKind {
     Secret,
     ConfigMap,
     Claim,
@@ -32,58 +32,58 @@ pub enum Kind {
     CertificateRequest,
 }
 
-/// An object that may lead to a node.
+/// A vertex of the graph.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Object {
-    kind: Kind,
+pub struct Vertex {
+    kind: VertexKind,
     /// Namespace and name.
     path: Box<str>,
 }
 
-impl Object {
-    /// The namespace is empty where there is none.
-    pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
+impl Vertex {
+    /// The namespace is empty for cluster-scoped objects.
+    pub fn new(kind: VertexKind, namespace: &str, name: &str) -> Self {
         Self { kind, path: format!("{namespace}/{name}").into() }
     }
 }
 
-/// Who leads where.
+/// The graph.
 #[derive(Default)]
-pub struct Graph {
-    /// What each pod, attachment, slice and certificate request leads to its node: itself and what it refers to.
-    roots: HashMap<Object, Root>,
-    /// From each of those to the nodes, and how many roots say so.
-    nodes: HashMap<Object, HashMap<Arc<str>, usize>>,
-    volumes: HashMap<Object, Volume>,
-    /// The volumes that name a secret.
-    by_secret: HashMap<Object, HashSet<Object>>,
+pub struct NodeGraph {
+    /// The node and references of each pod, attachment, slice and certificate request.
+    roots: HashMap<Vertex, GraphRoot>,
+    /// The nodes of each object, with the number of roots.
+    nodes: HashMap<Vertex, HashMap<Arc<str>, usize>>,
+    volumes: HashMap<Vertex, VolumeEdges>,
+    /// The volumes that refer to a Secret.
+    by_secret: HashMap<Vertex, HashSet<Vertex>>,
 }
 
-struct Root {
+struct GraphRoot {
     node: Arc<str>,
-    objects: Vec<Object>,
+    objects: Vec<Vertex>,
 }
 
-struct Volume {
-    claim: Object,
-    secrets: Vec<Object>,
+struct VolumeEdges {
+    claim: Vertex,
+    secrets: Vec<Vertex>,
 }
 
-impl Graph {
-    /// Whether an object is for a node.
-    pub fn leads(&self, object: &Object, node: &str) -> bool {
-        let direct = |object: &Object| self.nodes.get(object).is_some_and(|nodes| nodes.contains_key(node));
-        let through = |volume: &Object| self.volumes.get(volume).is_some_and(|volume| direct(&volume.claim));
+impl NodeGraph {
+    /// Whether an object leads to a node.
+    pub fn leads_to(&self, object: &Vertex, node: &str) -> bool {
+        let direct = |object: &Vertex| self.nodes.get(object).is_some_and(|nodes| nodes.contains_key(node));
+        let through = |volume: &Vertex| self.volumes.get(volume).is_some_and(|volume| direct(&volume.claim));
         match object.kind {
-            Kind::Volume => through(object),
-            Kind::Secret => {
+            VertexKind::Volume => through(object),
+            VertexKind::Secret => {
                 direct(object) || self.by_secret.get(object).is_some_and(|volumes| volumes.iter().any(through))
             }
             _ => direct(object),
         }
     }
 
-    fn add_root(&mut self, root: Object, node: &str, mut objects: Vec<Object>) {
+    fn add_root(&mut self, root: Vertex, node: &str, mut objects: Vec<Vertex>) {
         self.remove_root(&root);
         if node.is_empty() {
             return;
@@ -93,11 +93,11 @@ impl Graph {
         for object in &objects {
             *self.nodes.entry(object.clone()).or_default().entry(node.clone()).or_default() += 1;
         }
-        self.roots.insert(root, Root { node, objects });
+        self.roots.insert(root, GraphRoot { node, objects });
     }
 
-    fn remove_root(&mut self, root: &Object) {
-        let Some(Root { node, objects }) = self.roots.remove(root) else { return };
+    fn remove_root(&mut self, root: &Vertex) {
+        let Some(GraphRoot { node, objects }) = self.roots.remove(root) else { return };
         for object in objects {
             let Some(nodes) = self.nodes.get_mut(&object) else { continue };
             if let Some(count) = nodes.get_mut(&node) {
@@ -112,17 +112,17 @@ impl Graph {
         }
     }
 
-    fn add_volume(&mut self, volume: Object, object: &Value) {
+    fn add_volume(&mut self, volume: Vertex, object: &Value) {
         self.remove_volume(&volume);
-        let Some((claim, secrets)) = references::of_volume(object) else { return };
+        let Some((claim, secrets)) = references::volume_references(object) else { return };
         for secret in &secrets {
             self.by_secret.entry(secret.clone()).or_default().insert(volume.clone());
         }
-        self.volumes.insert(volume, Volume { claim, secrets });
+        self.volumes.insert(volume, VolumeEdges { claim, secrets });
     }
 
-    fn remove_volume(&mut self, volume: &Object) {
-        let Some(Volume { secrets, .. }) = self.volumes.remove(volume) else { return };
+    fn remove_volume(&mut self, volume: &Vertex) {
+        let Some(VolumeEdges { secrets, .. }) = self.volumes.remove(volume) else { return };
         for secret in secrets {
             let Some(volumes) = self.by_secret.get_mut(&secret) else { continue };
             volumes.remove(volume);
@@ -133,33 +133,33 @@ impl Graph {
     }
 }
 
-/// What the graph calls an object that it follows.
-fn known(place: ObjectKey<'_>) -> Object {
-    let kind = match place.resource.name {
-        "pods" => Kind::Pod,
-        "persistentvolumes" => Kind::Volume,
-        "volumeattachments" => Kind::Attachment,
-        "resourceslices" => Kind::Slice,
-        _ => Kind::CertificateRequest,
+/// Returns the vertex of a followed object.
+fn vertex_of(key: ObjectKey<'_>) -> Vertex {
+    let kind = match key.resource.name {
+        "pods" => VertexKind::Pod,
+        "persistentvolumes" => VertexKind::Volume,
+        "volumeattachments" => VertexKind::Attachment,
+        "resourceslices" => VertexKind::Slice,
+        _ => VertexKind::CertificateRequest,
     };
-    Object::new(kind, place.namespace, place.name)
+    Vertex::new(kind, key.namespace, key.name)
 }
 
-impl Indexer for Graph {
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
+impl Indexer for NodeGraph {
+    fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value) {
         let node = meta::string_at(object, &["spec", "nodeName"]);
-        let known = known(place);
+        let known = vertex_of(key);
         match known.kind {
-            Kind::Pod if node.is_empty() => self.remove_root(&known),
-            Kind::Pod => self.add_root(known, node, references::of_pod(object)),
-            Kind::Volume => self.add_volume(known, object),
+            VertexKind::Pod if node.is_empty() => self.remove_root(&known),
+            VertexKind::Pod => self.add_root(known, node, references::pod_references(object)),
+            VertexKind::Volume => self.add_volume(known, object),
             _ => self.add_root(known, node, Vec::new()),
         }
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        match known(place) {
-            volume @ Object { kind: Kind::Volume, .. } => self.remove_volume(&volume),
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        match vertex_of(key) {
+            volume @ Vertex { kind: VertexKind::Volume, .. } => self.remove_volume(&volume),
             root => self.remove_root(&root),
         }
     }

@@ -1,7 +1,7 @@
-//! The Node authorizer: what kubelets need for the pods of their nodes, and nothing of other nodes.
+//! The Node authorizer: allows kubelets the objects of the pods on their node.
 //!
-//! What a node may do to objects of its own that only their content tells apart (its own node, the status of its own pods),
-//! it may do here to all; the admission plug-in NodeRestriction looks at the content.
+//! Requests that only the content of an object distinguishes (its own node, the status of its own pods) are allowed for
+//! all objects here; the admission plug-in NodeRestriction checks the content.
 
 mod graph;
 mod references;
@@ -20,15 +20,15 @@ use async_trait::async_trait;
 pub use references::POD_SECRETS;
 use store::WatchCache;
 
-use self::graph::{Graph, Kind, Object};
+use self::graph::{NodeGraph, Vertex, VertexKind};
 use super::{Authorizer, Decision, Reason, ResolvedRules, Rule};
 use crate::bootstrap_policy;
 
-const PREFIX: &str = "system:node:";
-const NODES: &str = "system:nodes";
-const LEASES: &str = "kube-node-lease";
-/// What the graph is made of.
-const FOLLOWED: [(&str, &str, &str); 5] = [
+const NODE_USER_PREFIX: &str = "system:node:";
+const NODES_GROUP: &str = "system:nodes";
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// The resources that the graph is built from.
+const GRAPH_RESOURCES: [(&str, &str, &str); 5] = [
     ("", "v1", "pods"),
     ("", "v1", "persistentvolumes"),
     ("storage.k8s.io", "v1", "volumeattachments"),
@@ -36,36 +36,37 @@ const FOLLOWED: [(&str, &str, &str); 5] = [
     ("certificates.k8s.io", "v1beta1", "podcertificaterequests"),
 ];
 
-/// The authorizer of kubelets.
-pub struct Node {
-    graph: CacheIndex<Graph>,
-    /// What all nodes may do.
+/// Authorizes kubelets.
+pub struct NodeAuthorizer {
+    graph: CacheIndex<NodeGraph>,
+    /// The rules of all nodes.
     rules: Vec<Rule>,
 }
 
-/// Why not; `Ok`: it is allowed.
-type Answer = Result<(), Reason>;
+/// `Err` holds the reason why a request is not allowed.
+type NodeDecision = Result<(), Reason>;
 
-impl Node {
-    /// Over the objects in a cache.
+impl NodeAuthorizer {
+    /// Builds the graph over the watch cache.
     pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
-        let followed = FOLLOWED.iter().filter_map(|(group, version, name)| schema().resource(group, version, name));
+        let followed =
+            GRAPH_RESOURCES.iter().filter_map(|(group, version, name)| schema().resource(group, version, name));
         let followed: Vec<_> = followed.collect();
         let rules = bootstrap_policy::rules_of("system:node").iter().map(Rule::of).collect();
-        Ok(Self { graph: CacheIndex::new(cache, &followed, Graph::default())?, rules })
+        Ok(Self { graph: CacheIndex::new(cache, &followed, NodeGraph::default())?, rules })
     }
 
-    fn answer(&self, node: &str, attributes: &Attributes<'_>) -> Answer {
-        let AttributesTarget::Resource(asked) = &attributes.target else { return self.like_all(attributes) };
-        let request = Request { graph: &self.graph, node, verb: attributes.verb, asked };
+    fn decide(&self, node: &str, attributes: &Attributes<'_>) -> NodeDecision {
+        let AttributesTarget::Resource(asked) = &attributes.target else { return self.apply_rules(attributes) };
+        let request = NodeRequest { graph: &self.graph, node, verb: attributes.verb, asked };
         match (asked.group, asked.resource) {
-            ("", "secrets") => request.read(Kind::Secret),
-            ("", "configmaps") => request.read(Kind::ConfigMap),
-            ("", "persistentvolumeclaims") if asked.subresource == "status" => request.write_status(Kind::Claim),
-            ("", "persistentvolumeclaims") => request.get(Kind::Claim),
-            ("", "persistentvolumes") => request.get(Kind::Volume),
-            ("resource.k8s.io", "resourceclaims") => request.get(Kind::ResourceClaim),
-            ("storage.k8s.io", "volumeattachments") => request.get(Kind::Attachment),
+            ("", "secrets") => request.read(VertexKind::Secret),
+            ("", "configmaps") => request.read(VertexKind::ConfigMap),
+            ("", "persistentvolumeclaims") if asked.subresource == "status" => request.write_status(VertexKind::Claim),
+            ("", "persistentvolumeclaims") => request.get(VertexKind::Claim),
+            ("", "persistentvolumes") => request.get(VertexKind::Volume),
+            ("resource.k8s.io", "resourceclaims") => request.get(VertexKind::ResourceClaim),
+            ("storage.k8s.io", "volumeattachments") => request.get(VertexKind::Attachment),
             ("", "serviceaccounts") => request.service_account(),
             ("coordination.k8s.io", "leases") => request.lease(),
             ("storage.k8s.io", "csinodes") => request.csi_node(),
@@ -73,77 +74,77 @@ impl Node {
             ("", "nodes") => request.node(),
             ("", "pods") => request.pod(),
             ("certificates.k8s.io", "podcertificaterequests") => request.certificate_request(),
-            _ => self.like_all(attributes),
+            _ => self.apply_rules(attributes),
         }
     }
 
-    fn like_all(&self, attributes: &Attributes<'_>) -> Answer {
+    fn apply_rules(&self, attributes: &Attributes<'_>) -> NodeDecision {
         if self.rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { Err(Reason::none()) }
     }
 }
 
 #[async_trait]
-impl Authorizer for Node {
+impl Authorizer for NodeAuthorizer {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        let answer = match identity(attributes.user) {
+        let answer = match node_name(attributes.user) {
             None => Err(Reason::none()),
             Some("") => Err(format!("unknown node for user {:?}", attributes.user.name).into()),
-            Some(node) => self.answer(node, attributes),
+            Some(node) => self.decide(node, attributes),
         };
         answer.map_or_else(Decision::NoOpinion, |()| Decision::Allowed(Reason::none()))
     }
 
     fn rules_for(&self, user: &User, _: &str) -> ResolvedRules {
-        let is_node = identity(user).is_some();
+        let is_node = node_name(user).is_some();
         let errors = is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
         ResolvedRules { rules: Vec::new(), incomplete: is_node, errors: errors.into_iter().collect() }
     }
 }
 
-/// One graph may be in several chains, one after the other.
+/// Shared, so that a replaced configuration keeps the graph.
 #[async_trait]
-impl Authorizer for Arc<Node> {
+impl Authorizer for Arc<NodeAuthorizer> {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        Node::authorize(self, attributes).await
+        NodeAuthorizer::authorize(self, attributes).await
     }
 
     fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
-        Node::rules_for(self, user, namespace)
+        NodeAuthorizer::rules_for(self, user, namespace)
     }
 }
 
-/// The node that a user is, "" if it does not say which; `None`: it is none.
-pub fn identity(user: &User) -> Option<&str> {
-    let node = user.name.strip_prefix(PREFIX)?;
-    user.groups.iter().any(|group| group == NODES).then_some(node)
+/// Returns the node name of a user, "" if it is empty; `None` if the user is not a node.
+pub fn node_name(user: &User) -> Option<&str> {
+    let node = user.name.strip_prefix(NODE_USER_PREFIX)?;
+    user.groups.iter().any(|group| group == NODES_GROUP).then_some(node)
 }
 
-/// What one node asks for.
-struct Request<'a> {
-    graph: &'a CacheIndex<Graph>,
+/// A request of a node.
+struct NodeRequest<'a> {
+    graph: &'a CacheIndex<NodeGraph>,
     node: &'a str,
     verb: &'a str,
     asked: &'a ResourceAttributes<'a>,
 }
 
-impl Request<'_> {
-    /// The object must be one that something on the node refers to.
-    fn related(&self, kind: Kind) -> Answer {
+impl NodeRequest<'_> {
+    /// Requires a path in the graph from the named object to the node.
+    fn related(&self, kind: VertexKind) -> NodeDecision {
         if self.asked.name.is_empty() {
             return Err("No Object name found".into());
         }
-        self.leads(kind)
+        self.leads_to(kind)
     }
 
-    fn leads(&self, kind: Kind) -> Answer {
-        let object = Object::new(kind, self.asked.namespace, self.asked.name);
-        if self.graph.read(|graph| graph.leads(&object, self.node)) {
+    fn leads_to(&self, kind: VertexKind) -> NodeDecision {
+        let object = Vertex::new(kind, self.asked.namespace, self.asked.name);
+        if self.graph.read(|graph| graph.leads_to(&object, self.node)) {
             return Ok(());
         }
         Err(format!("no relationship found between node '{}' and this object", self.node).into())
     }
 
-    fn get(&self, kind: Kind) -> Answer {
+    fn get(&self, kind: VertexKind) -> NodeDecision {
         match (self.verb, self.asked.subresource) {
             ("get", "") => self.related(kind),
             ("get", _) => Err("cannot get subresource".into()),
@@ -151,7 +152,7 @@ impl Request<'_> {
         }
     }
 
-    fn read(&self, kind: Kind) -> Answer {
+    fn read(&self, kind: VertexKind) -> NodeDecision {
         if !matches!(self.verb, "get" | "list" | "watch") {
             return Err("can only read resources of this type".into());
         }
@@ -164,36 +165,36 @@ impl Request<'_> {
         self.related(kind)
     }
 
-    fn write_status(&self, kind: Kind) -> Answer {
+    fn write_status(&self, kind: VertexKind) -> NodeDecision {
         match self.verb {
             "update" | "patch" => self.related(kind),
             _ => Err("can only get/update/patch this type".into()),
         }
     }
 
-    fn service_account(&self) -> Answer {
+    fn service_account(&self) -> NodeDecision {
         match (self.verb, self.asked.subresource) {
-            ("get", "") => self.read(Kind::ServiceAccount),
+            ("get", "") => self.read(VertexKind::ServiceAccount),
             ("create", _) if self.asked.name.is_empty() => {
                 Err("can only create tokens for individual service accounts".into())
             }
-            ("create", "token") => self.leads(Kind::ServiceAccount),
+            ("create", "token") => self.leads_to(VertexKind::ServiceAccount),
             ("create", _) => Err("can only create token subresource of serviceaccount".into()),
             _ => Err("can only create tokens for individual service accounts".into()),
         }
     }
 
-    fn lease(&self) -> Answer {
+    fn lease(&self) -> NodeDecision {
         if !self.is_own_verb() {
             return Err("can only get, create, update, patch, or delete a node lease".into());
         }
-        if self.asked.namespace != LEASES {
+        if self.asked.namespace != LEASE_NAMESPACE {
             return Err("can only access leases in the \"kube-node-lease\" system namespace".into());
         }
         self.named_like_the_node("can only access node lease with the same name as the requesting node")
     }
 
-    fn csi_node(&self) -> Answer {
+    fn csi_node(&self) -> NodeDecision {
         if !self.is_own_verb() {
             return Err("can only get, create, update, patch, or delete a CSINode".into());
         }
@@ -203,23 +204,23 @@ impl Request<'_> {
         self.named_like_the_node("can only access CSINode with the same name as the requesting node")
     }
 
-    /// What may be done to objects of the node's own name.
+    /// Whether the verb is allowed on objects with the node's name.
     fn is_own_verb(&self) -> bool {
         matches!(self.verb, "get" | "create" | "update" | "patch" | "delete")
     }
 
-    /// The name of an object that is created is not known here.
-    fn named_like_the_node(&self, otherwise: &'static str) -> Answer {
+    /// Requires the node's name; the name of a created object is not known here.
+    fn named_like_the_node(&self, otherwise: &'static str) -> NodeDecision {
         if self.verb == "create" || self.asked.name == self.node { Ok(()) } else { Err(otherwise.into()) }
     }
 
-    fn slice(&self) -> Answer {
+    fn slice(&self) -> NodeDecision {
         if !self.asked.subresource.is_empty() {
             return Err("cannot authorize ResourceSlice subresources".into());
         }
         match self.verb {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => self.related(Kind::Slice),
+            "get" | "update" | "patch" | "delete" => self.related(VertexKind::Slice),
             "watch" | "list" | "deletecollection" => {
                 self.selects("can only list/watch/deletecollection resourceslices with nodeName field selector")
             }
@@ -231,24 +232,24 @@ impl Request<'_> {
         }
     }
 
-    fn certificate_request(&self) -> Answer {
+    fn certificate_request(&self) -> NodeDecision {
         if !self.asked.subresource.is_empty() {
             return Err("nodes may not access the status subresource of PodCertificateRequests".into());
         }
         match self.verb {
             "create" => Ok(()),
-            "get" => self.related(Kind::CertificateRequest),
+            "get" => self.related(VertexKind::CertificateRequest),
             "list" | "watch" => self.selects("can only list/watch podcertificaterequests with nodeName field selector"),
             verb => Err(format!("nodes may not {verb} podcertificaterequests").into()),
         }
     }
 
-    /// The field selector must limit it to the node.
-    fn selects(&self, otherwise: &'static str) -> Answer {
+    /// Requires a field selector on the node.
+    fn selects(&self, otherwise: &'static str) -> NodeDecision {
         if self.asked.selectors.requires_field("spec.nodeName", self.node) { Ok(()) } else { Err(otherwise.into()) }
     }
 
-    fn node(&self) -> Answer {
+    fn node(&self) -> NodeDecision {
         let (node, name) = (self.node, self.asked.name);
         match (self.asked.subresource, self.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
@@ -263,12 +264,12 @@ impl Request<'_> {
         }
     }
 
-    fn pod(&self) -> Answer {
+    fn pod(&self) -> NodeDecision {
         match (self.asked.subresource, self.verb) {
-            ("", "get") => self.get(Kind::Pod),
+            ("", "get") => self.get(VertexKind::Pod),
             ("", "list" | "watch") => {
                 match self.selects("can only list/watch pods with spec.nodeName field selector") {
-                    Err(_) if !self.asked.name.is_empty() => self.related(Kind::Pod),
+                    Err(_) if !self.asked.name.is_empty() => self.related(VertexKind::Pod),
                     answer => answer,
                 }
             }

@@ -1,11 +1,11 @@
-//! Which objects an object of a node leads to: what a pod needs, and what a volume needs.
+//! The objects that pods and persistent volumes refer to.
 
 use api::{Value, meta};
 
-use super::graph::{Kind, Object};
+use super::graph::{Vertex, VertexKind};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Volumes of pods that name a secret, and where.
+/// Pod volume sources with Secret references, and their field paths.
 pub const POD_SECRETS: &[(&str, &[&str])] = &[
     ("azureFile", &["secretName"]),
     ("cephfs", &["secretRef", "name"]),
@@ -18,8 +18,8 @@ pub const POD_SECRETS: &[(&str, &[&str])] = &[
     ("storageos", &["secretRef", "name"]),
     ("csi", &["nodePublishSecretRef", "name"]),
 ];
-/// Persistent volumes that name a secret for the kubelet, where, and whether it is in the namespace of the claim unless
-/// it says otherwise.
+/// Persistent volume sources with Secret references for the kubelet, their field, and whether the namespace defaults to
+/// that of the claim.
 const VOLUME_SECRETS: &[(&str, &str, bool)] = &[
     ("cephfs", "secretRef", true),
     ("cinder", "secretRef", false),
@@ -33,56 +33,57 @@ const VOLUME_SECRETS: &[(&str, &str, bool)] = &[
     ("csi", "nodeExpandSecretRef", false),
 ];
 
-/// What the node of a pod may read for it.
-pub fn of_pod(pod: &Value) -> Vec<Object> {
+/// Returns the objects that a pod refers to.
+pub fn pod_references(pod: &Value) -> Vec<Vertex> {
     let spec = &pod["spec"];
-    // A node makes its own mirror pods: they must not open anything to it.
+    // Nodes create their own mirror pods, which must not grant access.
     if pod["metadata"]["annotations"].get(MIRROR).is_some() {
         return Vec::new();
     }
-    let mut found: Vec<(Kind, &str)> = vec![(Kind::ServiceAccount, meta::string_at(spec, &["serviceAccountName"]))];
+    let mut found: Vec<(VertexKind, &str)> =
+        vec![(VertexKind::ServiceAccount, meta::string_at(spec, &["serviceAccountName"]))];
     let secrets = meta::list_at(spec, &["imagePullSecrets"]).iter();
-    found.extend(secrets.map(|secret| (Kind::Secret, meta::string_at(secret, &["name"]))));
+    found.extend(secrets.map(|secret| (VertexKind::Secret, meta::string_at(secret, &["name"]))));
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        meta::list_at(spec, &[list]).iter().for_each(|container| of_container(container, &mut found));
+        meta::list_at(spec, &[list]).iter().for_each(|container| add_container_references(container, &mut found));
     }
-    meta::list_at(spec, &["volumes"]).iter().for_each(|volume| of_volume_source(volume, &mut found));
-    found.extend(claims(pod).map(|name| (Kind::ResourceClaim, name)));
+    meta::list_at(spec, &["volumes"]).iter().for_each(|volume| add_volume_references(volume, &mut found));
+    found.extend(resource_claims(pod).map(|name| (VertexKind::ResourceClaim, name)));
     let namespace = meta::namespace(pod);
     let named = found.into_iter().filter(|(_, name)| !name.is_empty());
-    let mut objects: Vec<Object> = named.map(|(kind, name)| Object::new(kind, namespace, name)).collect();
+    let mut objects: Vec<Vertex> = named.map(|(kind, name)| Vertex::new(kind, namespace, name)).collect();
     for volume in meta::list_at(spec, &["volumes"]).iter().filter(|volume| volume.get("ephemeral").is_some()) {
         let claim = format!("{}-{}", meta::name(pod), meta::string_at(volume, &["name"]));
-        objects.push(Object::new(Kind::Claim, namespace, &claim));
+        objects.push(Vertex::new(VertexKind::Claim, namespace, &claim));
     }
     objects
 }
 
-fn of_container<'a>(container: &'a Value, found: &mut Vec<(Kind, &'a str)>) {
+fn add_container_references<'a>(container: &'a Value, found: &mut Vec<(VertexKind, &'a str)>) {
     for source in meta::list_at(container, &["envFrom"]) {
-        found.push((Kind::Secret, meta::string_at(source, &["secretRef", "name"])));
-        found.push((Kind::ConfigMap, meta::string_at(source, &["configMapRef", "name"])));
+        found.push((VertexKind::Secret, meta::string_at(source, &["secretRef", "name"])));
+        found.push((VertexKind::ConfigMap, meta::string_at(source, &["configMapRef", "name"])));
     }
     for variable in meta::list_at(container, &["env"]) {
-        found.push((Kind::Secret, meta::string_at(variable, &["valueFrom", "secretKeyRef", "name"])));
-        found.push((Kind::ConfigMap, meta::string_at(variable, &["valueFrom", "configMapKeyRef", "name"])));
+        found.push((VertexKind::Secret, meta::string_at(variable, &["valueFrom", "secretKeyRef", "name"])));
+        found.push((VertexKind::ConfigMap, meta::string_at(variable, &["valueFrom", "configMapKeyRef", "name"])));
     }
 }
 
-fn of_volume_source<'a>(volume: &'a Value, found: &mut Vec<(Kind, &'a str)>) {
+fn add_volume_references<'a>(volume: &'a Value, found: &mut Vec<(VertexKind, &'a str)>) {
     for (source, path) in POD_SECRETS {
-        found.push((Kind::Secret, volume.get(*source).map_or("", |source| meta::string_at(source, path))));
+        found.push((VertexKind::Secret, volume.get(*source).map_or("", |source| meta::string_at(source, path))));
     }
-    found.push((Kind::ConfigMap, meta::string_at(volume, &["configMap", "name"])));
-    found.push((Kind::Claim, meta::string_at(volume, &["persistentVolumeClaim", "claimName"])));
+    found.push((VertexKind::ConfigMap, meta::string_at(volume, &["configMap", "name"])));
+    found.push((VertexKind::Claim, meta::string_at(volume, &["persistentVolumeClaim", "claimName"])));
     for source in meta::list_at(volume, &["projected", "sources"]) {
-        found.push((Kind::Secret, meta::string_at(source, &["secret", "name"])));
-        found.push((Kind::ConfigMap, meta::string_at(source, &["configMap", "name"])));
+        found.push((VertexKind::Secret, meta::string_at(source, &["secret", "name"])));
+        found.push((VertexKind::ConfigMap, meta::string_at(source, &["configMap", "name"])));
     }
 }
 
-/// The resource claims of a pod: those that it names, and those that were made for it.
-fn claims(pod: &Value) -> impl Iterator<Item = &str> {
+/// Returns the names of a pod's resource claims, given or generated.
+fn resource_claims(pod: &Value) -> impl Iterator<Item = &str> {
     let made = meta::list_at(pod, &["status", "resourceClaimStatuses"]);
     let named = meta::list_at(&pod["spec"], &["resourceClaims"]).iter().map(move |claim| {
         match meta::string_at(claim, &["resourceClaimName"]) {
@@ -98,17 +99,17 @@ fn claims(pod: &Value) -> impl Iterator<Item = &str> {
     named.chain([extended])
 }
 
-/// What a persistent volume that is bound leads to: its claim, and the secrets that the kubelet mounts it with.
-pub fn of_volume(volume: &Value) -> Option<(Object, Vec<Object>)> {
+/// Returns the claim and the Secrets of a bound persistent volume.
+pub fn volume_references(volume: &Value) -> Option<(Vertex, Vec<Vertex>)> {
     let spec = &volume["spec"];
     let reference = spec.get("claimRef").filter(|reference| reference.is_object())?;
     let namespace = meta::string_at(reference, &["namespace"]);
-    let claim = Object::new(Kind::Claim, namespace, meta::string_at(reference, &["name"]));
+    let claim = Vertex::new(VertexKind::Claim, namespace, meta::string_at(reference, &["name"]));
     let mut secrets = Vec::new();
     let mut secret = |own: &str, name: &str, like_claim: bool| {
         let namespace = if own.is_empty() && like_claim { namespace } else { own };
         if !name.is_empty() && !namespace.is_empty() {
-            secrets.push(Object::new(Kind::Secret, namespace, name));
+            secrets.push(Vertex::new(VertexKind::Secret, namespace, name));
         }
     };
     if let Some(azure) = spec.get("azureFile") {

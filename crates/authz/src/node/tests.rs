@@ -1,12 +1,12 @@
-//! What the node `n1` may, among two nodes.
+//! Tests of the Node authorizer for the node `n1` among two nodes.
 
 use apiserver_core::{cache_index::Indexer, loopback, selectors::RequestSelectors};
 use serde_json::{Value, json};
 
 use super::*;
 
-fn graph() -> Graph {
-    let mut graph = Graph::default();
+fn graph() -> NodeGraph {
+    let mut graph = NodeGraph::default();
     let mut put = |group: &str, version: &str, name: &str, object: Value| {
         let resource = loopback::find_resource(group, version, name).unwrap();
         let (namespace, name) = (object["metadata"]["namespace"].as_str().unwrap_or(""), &object["metadata"]["name"]);
@@ -54,8 +54,8 @@ fn graph() -> Graph {
 }
 
 /// `asked`: verb, resource with group and subresource, namespace or `-`, and name or `-`, perhaps with a field selector.
-async fn check(node: &Node, asked: &str, want: Result<(), &str>) {
-    let user = User { name: "system:node:n1".into(), groups: vec![NODES.into()], ..User::default() };
+async fn check(node: &NodeAuthorizer, asked: &str, want: Result<(), &str>) {
+    let user = User { name: "system:node:n1".into(), groups: vec![NODES_GROUP.into()], ..User::default() };
     let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
     let (verb, resource, namespace, name) = (words[0], words[1], words[2], words[3]);
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -63,13 +63,13 @@ async fn check(node: &Node, asked: &str, want: Result<(), &str>) {
     let selectors = RequestSelectors::parse(words.get(4).unwrap_or(&""), "");
     let asked_for =
         ResourceAttributes { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
-    let verdict =
+    let decision =
         node.authorize(&Attributes { user: &user, verb, target: AttributesTarget::Resource(asked_for) }).await;
-    let got = if verdict.is_allowed() { Ok(()) } else { Err(verdict.reason().to_string()) };
+    let got = if decision.is_allowed() { Ok(()) } else { Err(decision.reason().to_string()) };
     assert_eq!(got, want.map_err(str::to_owned), "{asked}");
 }
 
-async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
+async fn node() -> (NodeAuthorizer, (Arc<dyn store::Store>, tempfile::TempDir)) {
     let dir = tempfile::tempdir().unwrap();
     let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let store: Arc<dyn store::Store> = Arc::new(store);
@@ -80,7 +80,7 @@ async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
     )
     .await
     .unwrap();
-    let mut node = Node::new(&Arc::new(cache)).unwrap();
+    let mut node = NodeAuthorizer::new(&Arc::new(cache)).unwrap();
     node.graph.set(graph());
     (node, (store, dir))
 }
@@ -88,7 +88,7 @@ async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
 const UNRELATED: Result<(), &str> = Err("no relationship found between node 'n1' and this object");
 
 #[tokio::test]
-async fn a_node_reads_what_its_pods_refer_to() {
+async fn node_reads_what_its_pods_refer_to() {
     let (node, _kept) = node().await;
     for name in ["used", "used-pull", "used-all"] {
         check(&node, &format!("get secrets a {name}"), Ok(())).await;
@@ -136,7 +136,7 @@ async fn a_node_reads_what_its_pods_refer_to() {
 }
 
 #[tokio::test]
-async fn a_node_does_only_what_it_needs() {
+async fn other_requests_of_nodes_are_not_allowed() {
     let (node, _kept) = node().await;
     for (asked, why) in [
         ("delete secrets a used", "can only read resources of this type"),
@@ -199,7 +199,7 @@ async fn a_node_does_only_what_it_needs() {
 }
 
 #[tokio::test]
-async fn others_are_no_nodes() {
+async fn other_users_have_no_opinion() {
     let (node, _kept) = node().await;
     let ask = async |name: &str, group: &str| {
         let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
@@ -208,25 +208,25 @@ async fn others_are_no_nodes() {
             name: "n1",
             ..ResourceAttributes::default()
         });
-        let verdict = node.authorize(&Attributes { user: &user, verb: "get", target: asked }).await;
-        (verdict.is_allowed(), verdict.reason().to_string())
+        let decision = node.authorize(&Attributes { user: &user, verb: "get", target: asked }).await;
+        (decision.is_allowed(), decision.reason().to_string())
     };
-    assert_eq!(ask("system:node:n1", NODES).await, (true, String::new()));
+    assert_eq!(ask("system:node:n1", NODES_GROUP).await, (true, String::new()));
     assert_eq!(ask("system:node:n1", "others").await, (false, String::new()));
-    assert_eq!(ask("n1", NODES).await, (false, String::new()));
-    assert_eq!(ask("system:node:", NODES).await, (false, "unknown node for user \"system:node:\"".into()));
+    assert_eq!(ask("n1", NODES_GROUP).await, (false, String::new()));
+    assert_eq!(ask("system:node:", NODES_GROUP).await, (false, "unknown node for user \"system:node:\"".into()));
 }
 
 #[test]
-fn what_is_gone_leads_nowhere() {
+fn deleted_objects_lead_to_no_node() {
     let mut graph = graph();
-    let secret = Object::new(Kind::Secret, "a", "used");
-    let staged = Object::new(Kind::Secret, "vault", "pv1-stage");
-    assert!(graph.leads(&secret, "n1") && graph.leads(&staged, "n1") && !graph.leads(&secret, "n2"));
+    let secret = Vertex::new(VertexKind::Secret, "a", "used");
+    let staged = Vertex::new(VertexKind::Secret, "vault", "pv1-stage");
+    assert!(graph.leads_to(&secret, "n1") && graph.leads_to(&staged, "n1") && !graph.leads_to(&secret, "n2"));
     let volumes = loopback::find_resource("", "v1", "persistentvolumes").unwrap();
     graph.remove_object(loopback::ObjectKey { resource: volumes, namespace: "", name: "pv1" });
-    assert!(graph.leads(&secret, "n1") && !graph.leads(&staged, "n1"));
+    assert!(graph.leads_to(&secret, "n1") && !graph.leads_to(&staged, "n1"));
     let pods = loopback::find_resource("", "v1", "pods").unwrap();
     graph.remove_object(loopback::ObjectKey { resource: pods, namespace: "a", name: "mine" });
-    assert!(!graph.leads(&secret, "n1") && !graph.leads(&Object::new(Kind::Pod, "a", "mine"), "n1"));
+    assert!(!graph.leads_to(&secret, "n1") && !graph.leads_to(&Vertex::new(VertexKind::Pod, "a", "mine"), "n1"));
 }

@@ -1,5 +1,5 @@
-//! Nobody grants what they do not have: who writes a role must hold all of its rules, and who binds one all of the rules of
-//! that role. The verbs `escalate` and `bind` lift this, and system:masters may do everything.
+//! Privilege escalation checks: the writer of a role must hold all of its rules, and the writer of a binding all rules
+//! of its role. The verbs `escalate` and `bind`, and the group system:masters, are exempt.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
@@ -10,33 +10,34 @@ use apiserver_core::{
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{Missing, RoleRef, Rule, cover};
+use super::{Missing, RoleRef, Rule, rule_coverage};
 use crate::{Authorizers, EscalationAttributes, EscalationCheck, MASTERS_GROUP};
 
 const AGGREGATION: &str = "must have cluster-admin privileges to use the aggregationRule";
 
-/// Guards roles and cluster roles.
+/// Checks Roles and ClusterRoles.
 pub struct Roles;
 
-/// Guards bindings of both kinds.
+/// Checks RoleBindings and ClusterRoleBindings.
 pub struct Bindings;
 
 #[async_trait]
 impl EscalationCheck for Roles {
-    async fn check_escalation(&self, guarded: EscalationAttributes<'_>) -> Result<(), Status> {
-        let EscalationAttributes { authorizers, target, object, current } = guarded;
-        if is_master(&target.user) || may_escalate(authorizers, target).await || only_collected(object, current) {
+    async fn check_escalation(&self, attributes: EscalationAttributes<'_>) -> Result<(), Status> {
+        let EscalationAttributes { authorizers, target, object, current } = attributes;
+        if is_master(&target.user) || may_escalate(authorizers, target).await || is_garbage_collection(object, current)
+        {
             return Ok(());
         }
-        let owned = Owned::of(authorizers, target);
-        owned.must_cover(&Rule::all_of(object), target, object)?;
+        let owned = HeldRules::for_request(authorizers, target);
+        owned.check_covers(&Rule::all_of(object), target, object)?;
         let aggregates = |role: &Value| !meta::list_at(role, &["aggregationRule", "clusterRoleSelectors"]).is_empty();
         if aggregates(object) || current.is_some_and(aggregates) {
-            // It can gather anything, and keep others from taking it away.
+            // An aggregated role can collect any rule.
             let all = json!({"rules": [
                 {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]},
             ]});
-            if !cover::uncovered(&owned.rules, &Rule::all_of(&all)).is_empty() {
+            if !rule_coverage::missing_rules(&owned.rules, &Rule::all_of(&all)).is_empty() {
                 return Err(Status::forbidden(&target.resource, meta::name(object), AGGREGATION));
             }
         }
@@ -46,46 +47,49 @@ impl EscalationCheck for Roles {
 
 #[async_trait]
 impl EscalationCheck for Bindings {
-    async fn check_escalation(&self, guarded: EscalationAttributes<'_>) -> Result<(), Status> {
-        let EscalationAttributes { authorizers, target, object, current } = guarded;
-        if is_master(&target.user) || only_collected(object, current) || may_bind(authorizers, target, object).await {
+    async fn check_escalation(&self, attributes: EscalationAttributes<'_>) -> Result<(), Status> {
+        let EscalationAttributes { authorizers, target, object, current } = attributes;
+        if is_master(&target.user)
+            || is_garbage_collection(object, current)
+            || may_bind(authorizers, target, object).await
+        {
             return Ok(());
         }
         let role = RoleRef::of(object);
         let rules = authorizers.rbac().rules_of(&role, &target.namespace).await.map_err(not_found)?;
-        Owned::of(authorizers, target).must_cover(&rules, target, object)
+        HeldRules::for_request(authorizers, target).check_covers(&rules, target, object)
     }
 }
 
-/// What somebody holds where they ask.
-struct Owned<'a> {
+/// The rules that the requesting user holds.
+struct HeldRules<'a> {
     user: &'a User,
     rules: Vec<Rule>,
     missing: Vec<Missing>,
 }
 
-impl<'a> Owned<'a> {
-    fn of(authorizers: &Authorizers, target: &'a ResourceRequest) -> Self {
+impl<'a> HeldRules<'a> {
+    fn for_request(authorizers: &Authorizers, target: &'a ResourceRequest) -> Self {
         let (rules, missing) = authorizers.rbac().rules_for(&target.user, &target.namespace);
         Self { user: &target.user, rules, missing }
     }
 
-    fn must_cover(&self, wanted: &[Rule], target: &ResourceRequest, object: &Value) -> Result<(), Status> {
-        let lines = cover::uncovered(&self.rules, wanted);
+    fn check_covers(&self, wanted: &[Rule], target: &ResourceRequest, object: &Value) -> Result<(), Status> {
+        let lines = rule_coverage::missing_rules(&self.rules, wanted);
         if lines.is_empty() {
             return Ok(());
         }
-        let mut why = format!(
+        let mut message = format!(
             "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
             self.user.name,
-            cover::quoted(&self.user.groups),
+            rule_coverage::format_quoted(&self.user.groups),
             lines.join("\n")
         );
         if !self.missing.is_empty() {
             let missing: Vec<String> = self.missing.iter().map(Missing::to_string).collect();
-            why += &format!("; resolution errors: [{}]", missing.join(" "));
+            message += &format!("; resolution errors: [{}]", missing.join(" "));
         }
-        Err(Status::forbidden(&target.resource, meta::name(object), &why))
+        Err(Status::forbidden(&target.resource, meta::name(object), &message))
     }
 }
 
@@ -94,7 +98,7 @@ fn is_master(user: &User) -> bool {
 }
 
 async fn may_escalate(authorizers: &Authorizers, target: &ResourceRequest) -> bool {
-    let asked = ResourceAttributes {
+    let resource = ResourceAttributes {
         group: target.resource.group,
         version: "*",
         resource: target.resource.name,
@@ -102,7 +106,7 @@ async fn may_escalate(authorizers: &Authorizers, target: &ResourceRequest) -> bo
         name: &target.name,
         ..ResourceAttributes::default()
     };
-    let attributes = Attributes { user: &target.user, verb: "escalate", target: AttributesTarget::Resource(asked) };
+    let attributes = Attributes { user: &target.user, verb: "escalate", target: AttributesTarget::Resource(resource) };
     authorizers.is_allowed(&attributes).await
 }
 
@@ -112,7 +116,7 @@ async fn may_bind(authorizers: &Authorizers, target: &ResourceRequest, binding: 
         "Role" => "roles",
         _ => return false,
     };
-    let asked = ResourceAttributes {
+    let role = ResourceAttributes {
         group: meta::string_at(binding, &["roleRef", "apiGroup"]),
         version: "*",
         resource,
@@ -120,30 +124,33 @@ async fn may_bind(authorizers: &Authorizers, target: &ResourceRequest, binding: 
         name: meta::string_at(binding, &["roleRef", "name"]),
         ..ResourceAttributes::default()
     };
-    let attributes = Attributes { user: &target.user, verb: "bind", target: AttributesTarget::Resource(asked) };
+    let attributes = Attributes { user: &target.user, verb: "bind", target: AttributesTarget::Resource(role) };
     authorizers.is_allowed(&attributes).await
 }
 
-/// Whether a change is only what the garbage collector does: that grants nothing.
-fn only_collected(object: &Value, current: Option<&Value>) -> bool {
+/// Whether a write changes only fields of the garbage collector, which grants nothing.
+fn is_garbage_collection(object: &Value, current: Option<&Value>) -> bool {
     let Some(current) = current else { return false };
-    let mut same = object.clone();
+    let mut expected = object.clone();
     for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
         match current["metadata"].get(field) {
-            Some(value) => drop(meta::metadata_mut(&mut same).insert(field.into(), value.clone())),
-            None => drop(meta::metadata_mut(&mut same).remove(field)),
+            Some(value) => drop(meta::metadata_mut(&mut expected).insert(field.into(), value.clone())),
+            None => drop(meta::metadata_mut(&mut expected).remove(field)),
         }
     }
-    same == *current
+    expected == *current
 }
 
-/// A binding of a role that does not exist cannot be weighed.
+/// The rules of a role that does not exist cannot be compared.
 fn not_found(missing: Missing) -> Status {
     match &missing {
         Missing::Role(role) => {
-            let resource = format!("{}s", role.kind.to_lowercase());
-            let found = super::schema().resource(super::GROUP, "v1", &resource);
-            found.map_or_else(|| Status::from_code(500, missing.to_string()), |row| Status::not_found(row, &role.name))
+            let name = format!("{}s", role.kind.to_lowercase());
+            let resource = super::schema().resource(super::GROUP, "v1", &name);
+            resource.map_or_else(
+                || Status::from_code(500, missing.to_string()),
+                |resource| Status::not_found(resource, &role.name),
+            )
         }
         Missing::Kind(_) => Status::from_code(500, missing.to_string()),
     }

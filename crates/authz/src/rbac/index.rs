@@ -1,4 +1,4 @@
-//! Roles and bindings, so that what applies to somebody is found by name and nothing else is looked at.
+//! An index of roles and bindings by subject.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -7,34 +7,34 @@ use apiserver_core::{User, cache_index::Indexer, loopback::ObjectKey};
 
 use super::rule::Rule;
 
-/// What names of users of service accounts begin with.
-const ACCOUNT: &str = "system:serviceaccount:";
+/// Prefix of the user names of service accounts.
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// All roles and bindings. The scope of the whole cluster is the namespace "".
+/// All roles and bindings. The cluster scope is the namespace "".
 #[derive(Default)]
-pub struct Index {
-    scopes: HashMap<Box<str>, Scope>,
+pub struct RbacIndex {
+    scopes: HashMap<Box<str>, ScopeBindings>,
 }
 
-/// The roles and bindings of one namespace. Rules of cluster roles are found in the cluster's scope.
+/// The roles and bindings of a namespace. ClusterRoles are in the cluster scope.
 #[derive(Default)]
-struct Scope {
+struct ScopeBindings {
     roles: HashMap<Box<str>, Arc<[Rule]>>,
     bindings: HashMap<Box<str>, Arc<Binding>>,
-    /// Who is bound, by the name of the user; service accounts are users.
-    users: HashMap<Box<str>, Vec<Grant>>,
-    groups: HashMap<Box<str>, Vec<Grant>>,
+    /// Grants by user name, service accounts included.
+    users: HashMap<Box<str>, Vec<SubjectGrant>>,
+    groups: HashMap<Box<str>, Vec<SubjectGrant>>,
 }
 
-/// A binding as it is written.
+/// A RoleBinding or ClusterRoleBinding.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Empty for the whole cluster.
+    /// Empty for a ClusterRoleBinding.
     namespace: Box<str>,
     name: Box<str>,
-    /// What it binds.
+    /// The bound role.
     pub role: RoleRef,
-    subjects: Vec<Subject>,
+    subjects: Vec<BindingSubject>,
 }
 
 /// A reference to a role.
@@ -42,42 +42,42 @@ pub struct Binding {
 pub struct RoleRef {
     /// `Role` or `ClusterRole`.
     pub kind: Box<str>,
-    /// The role's name.
+    /// Name of the role.
     pub name: Box<str>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Subject {
+struct BindingSubject {
     kind: Box<str>,
     name: Box<str>,
-    /// Of a service account; that of the binding where none is given.
+    /// Namespace of a service account; defaults to that of the binding.
     namespace: Box<str>,
 }
 
-/// That a binding names somebody.
+/// A subject of a binding.
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub struct SubjectGrant {
     binding: Arc<Binding>,
-    /// The place of the subject in the binding.
+    /// RbacIndex of the subject in the binding.
     subject: usize,
 }
 
-/// Why rules of a role could not be found.
+/// A role that cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// There is no such role.
+    /// The role does not exist.
     Role(RoleRef),
-    /// References are to roles and cluster roles.
+    /// The kind is neither Role nor ClusterRole.
     Kind(Box<str>),
 }
 
-impl Index {
-    /// Goes through all that apply to `user` in `namespace`, cluster roles first, until `visit` says that it is enough.
+impl RbacIndex {
+    /// Visits the grants of `user` in `namespace`, cluster scope first, until `visit` returns true.
     pub fn visit<'a>(
         &'a self,
         user: &User,
         namespace: &str,
-        mut visit: impl FnMut(&'a Grant, Result<&'a [Rule], Missing>) -> bool,
+        mut visit: impl FnMut(&'a SubjectGrant, Result<&'a [Rule], Missing>) -> bool,
     ) {
         let namespaces = if namespace.is_empty() { [Some(""), None] } else { [Some(""), Some(namespace)] };
         for scope in namespaces.into_iter().flatten().filter_map(|namespace| self.scopes.get(namespace)) {
@@ -90,7 +90,7 @@ impl Index {
         }
     }
 
-    /// The rules of a role that a binding in `namespace` refers to.
+    /// Returns the rules of a role that a binding in `namespace` refers to.
     pub fn rules(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Missing> {
         let scope = match &*role.kind {
             "ClusterRole" => "",
@@ -98,33 +98,33 @@ impl Index {
             "Role" => return Err(Missing::Role(role.clone())),
             _ => return Err(Missing::Kind(role.kind.clone())),
         };
-        let found = self.scopes.get(scope).and_then(|scope| scope.roles.get(&role.name));
-        found.map(|rules| &**rules).ok_or_else(|| Missing::Role(role.clone()))
+        let rules = self.scopes.get(scope).and_then(|scope| scope.roles.get(&role.name));
+        rules.map(|rules| &**rules).ok_or_else(|| Missing::Role(role.clone()))
     }
 }
 
-impl Indexer for Index {
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
-        let scope = match self.scopes.get_mut(place.namespace) {
+impl Indexer for RbacIndex {
+    fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value) {
+        let scope = match self.scopes.get_mut(key.namespace) {
             Some(scope) => scope,
-            None => self.scopes.entry(place.namespace.into()).or_default(),
+            None => self.scopes.entry(key.namespace.into()).or_default(),
         };
-        if is_role(place) {
-            scope.roles.insert(place.name.into(), Rule::all_of(object).into());
+        if is_role(key) {
+            scope.roles.insert(key.name.into(), Rule::all_of(object).into());
         } else {
-            scope.bind(Binding::of(place, object));
+            scope.bind(Binding::of(key, object));
         }
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        let Some(scope) = self.scopes.get_mut(place.namespace) else { return };
-        if is_role(place) {
-            scope.roles.remove(place.name);
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        let Some(scope) = self.scopes.get_mut(key.namespace) else { return };
+        if is_role(key) {
+            scope.roles.remove(key.name);
         } else {
-            scope.unbind(place.name);
+            scope.unbind(key.name);
         }
         if scope.roles.is_empty() && scope.bindings.is_empty() {
-            self.scopes.remove(place.namespace);
+            self.scopes.remove(key.namespace);
         }
     }
 
@@ -133,22 +133,22 @@ impl Indexer for Index {
     }
 }
 
-fn is_role(place: ObjectKey<'_>) -> bool {
-    matches!(place.resource.kind, "Role" | "ClusterRole")
+fn is_role(key: ObjectKey<'_>) -> bool {
+    matches!(key.resource.kind, "Role" | "ClusterRole")
 }
 
-impl Scope {
+impl ScopeBindings {
     fn bind(&mut self, binding: Binding) {
         self.unbind(&binding.name);
         let binding = Arc::new(binding);
-        for (at, subject) in binding.subjects.iter().enumerate() {
+        for (index, subject) in binding.subjects.iter().enumerate() {
             let Some((user, name)) = subject.identity() else { continue };
             let grants = if user { &mut self.users } else { &mut self.groups }.entry(name).or_default();
-            // In the order of their names, so that a decision has the same reason every time.
-            let place = grants.partition_point(|grant| grant.binding.name < binding.name);
-            // Somebody who is named twice is bound once.
-            if grants.get(place).is_none_or(|there| !Arc::ptr_eq(&there.binding, &binding)) {
-                grants.insert(place, Grant { binding: binding.clone(), subject: at });
+            // Sorted by name, so that the reason of a decision is stable.
+            let position = grants.partition_point(|grant| grant.binding.name < binding.name);
+            // A subject that is listed twice is indexed once.
+            if grants.get(position).is_none_or(|existing| !Arc::ptr_eq(&existing.binding, &binding)) {
+                grants.insert(position, SubjectGrant { binding: binding.clone(), subject: index });
             }
         }
         self.bindings.insert(binding.name.clone(), binding);
@@ -169,21 +169,21 @@ impl Scope {
 }
 
 impl Binding {
-    fn of(place: ObjectKey<'_>, object: &Value) -> Self {
+    fn of(key: ObjectKey<'_>, object: &Value) -> Self {
         let subject = |subject: &Value| {
             let namespace = match meta::string_at(subject, &["namespace"]) {
-                "" => place.namespace,
+                "" => key.namespace,
                 namespace => namespace,
             };
-            Subject {
+            BindingSubject {
                 kind: meta::string_at(subject, &["kind"]).into(),
                 name: meta::string_at(subject, &["name"]).into(),
                 namespace: namespace.into(),
             }
         };
         Self {
-            namespace: place.namespace.into(),
-            name: place.name.into(),
+            namespace: key.namespace.into(),
+            name: key.name.into(),
             role: RoleRef::of(object),
             subjects: meta::list_at(object, &["subjects"]).iter().map(subject).collect(),
         }
@@ -191,7 +191,7 @@ impl Binding {
 }
 
 impl RoleRef {
-    /// What a binding refers to.
+    /// Returns the role of a binding.
     pub fn of(binding: &Value) -> Self {
         Self {
             kind: meta::string_at(binding, &["roleRef", "kind"]).into(),
@@ -200,19 +200,21 @@ impl RoleRef {
     }
 }
 
-impl Subject {
-    /// Whether it is a user rather than a group, and its name; `None`: it is nobody.
+impl BindingSubject {
+    /// Returns whether the subject is a user, and its name; `None` if it is invalid.
     fn identity(&self) -> Option<(bool, Box<str>)> {
         match &*self.kind {
             "User" => Some((true, self.name.clone())),
             "Group" => Some((false, self.name.clone())),
             "ServiceAccount" if self.namespace.is_empty() => None,
-            "ServiceAccount" => Some((true, format!("{ACCOUNT}{}:{}", self.namespace, self.name).into())),
+            "ServiceAccount" => {
+                Some((true, format!("{SERVICE_ACCOUNT_PREFIX}{}:{}", self.namespace, self.name).into()))
+            }
             _ => None,
         }
     }
 
-    fn is(&self, user: &User) -> bool {
+    fn matches(&self, user: &User) -> bool {
         self.identity().is_some_and(|(is_user, name)| match is_user {
             true => *name == *user.name,
             false => user.groups.iter().any(|group| **group == *name),
@@ -220,15 +222,15 @@ impl Subject {
     }
 }
 
-impl Grant {
-    /// The same, of the first subject of the binding that is the user: what a person finds who reads it.
+impl SubjectGrant {
+    /// Returns the first subject of the binding that matches the user, as upstream reports it.
     pub fn first_for(&self, user: &User) -> Self {
-        let earlier = self.binding.subjects[..self.subject].iter().position(|subject| subject.is(user));
+        let earlier = self.binding.subjects[..self.subject].iter().position(|subject| subject.matches(user));
         Self { binding: self.binding.clone(), subject: earlier.unwrap_or(self.subject) }
     }
 }
 
-impl fmt::Display for Grant {
+impl fmt::Display for SubjectGrant {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { namespace, name, role, subjects } = &*self.binding;
         let (kind, name) = match &**namespace {
@@ -236,12 +238,16 @@ impl fmt::Display for Grant {
             namespace => ("RoleBinding", format!("{name}/{namespace}")),
         };
         let subject = &subjects[self.subject];
-        let who = match &*subject.kind {
+        let subject_name = match &*subject.kind {
             "ServiceAccount" => format!("{}/{}", subject.name, subject.namespace),
             _ => subject.name.to_string(),
         };
         let (role_kind, role_name) = (&role.kind, &*role.name);
-        write!(out, "RBAC: allowed by {kind} {name:?} of {role_kind} {role_name:?} to {} {who:?}", subject.kind)
+        write!(
+            out,
+            "RBAC: allowed by {kind} {name:?} of {role_kind} {role_name:?} to {} {subject_name:?}",
+            subject.kind
+        )
     }
 }
 

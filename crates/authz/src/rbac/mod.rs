@@ -1,12 +1,12 @@
-//! RBAC: what roles allow to those whom bindings name.
+//! RBAC: roles, and bindings of roles to subjects.
 //!
-//! Roles only add: what some role of the user allows is allowed, and nothing is denied. A decision looks at the bindings of
-//! the user's own name and groups, in the cluster and in the namespace, however many others there are.
+//! Rules only allow; nothing is denied. A decision reads the bindings of the user's name and groups, in the cluster and
+//! in the namespace, independent of the number of other bindings.
 
-mod cover;
 pub mod escalation;
 mod index;
 mod rule;
+mod rule_coverage;
 #[cfg(test)]
 mod tests;
 
@@ -23,62 +23,62 @@ pub use index::{Missing, RoleRef};
 pub use rule::{Rule, path_matches};
 use store::WatchCache;
 
-use self::index::Index;
+use self::index::RbacIndex;
 use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RESOURCES: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
-/// Roles and bindings in step with their objects.
+/// Authorizes with the roles and bindings of the watch cache.
 pub struct Rbac {
-    index: CacheIndex<Index>,
+    index: CacheIndex<RbacIndex>,
 }
 
 impl Rbac {
-    /// Of the objects in a cache.
+    /// Indexes the roles and bindings of the watch cache.
     pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
         let resources: Vec<_> = RESOURCES.iter().filter_map(|name| schema().resource(GROUP, "v1", name)).collect();
-        Ok(Self { index: CacheIndex::new(cache, &resources, Index::default())? })
+        Ok(Self { index: CacheIndex::new(cache, &resources, RbacIndex::default())? })
     }
 
-    /// What roles say.
-    fn verdict(&self, attributes: &Attributes<'_>) -> Decision {
-        self.index.read(|index| verdict(index, attributes))
+    /// Decides a request.
+    fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        self.index.read(|index| decide(index, attributes))
     }
 
-    /// Every rule that applies to a user in a namespace, and what could not be found.
+    /// Returns the rules of a user in a namespace, and the roles that do not exist.
     pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
         self.index.read(|index| rules_for(index, user, namespace))
     }
 
-    /// The rules of a role as of now, for a binding in `namespace`.
+    /// Returns the current rules of a role that a binding in `namespace` refers to.
     pub async fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<Vec<Rule>, Missing> {
         self.index.read_fresh(|index| index.rules(role, namespace).map(<[Rule]>::to_vec)).await
     }
 }
 
-fn verdict(index: &Index, attributes: &Attributes<'_>) -> Decision {
+fn decide(index: &RbacIndex, attributes: &Attributes<'_>) -> Decision {
     let namespace = match &attributes.target {
-        AttributesTarget::Resource(asked) => asked.namespace,
+        AttributesTarget::Resource(resource) => resource.namespace,
         AttributesTarget::NonResource(_) => "",
     };
-    let mut found = None;
+    let mut granted = None;
     let mut missing = Vec::new();
     index.visit(attributes.user, namespace, |grant, rules| {
         match rules {
-            Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => found = Some(grant),
+            Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => granted = Some(grant),
             Ok(_) => {}
             Err(error) => missing.push(error.to_string()),
         }
-        found.is_some()
+        granted.is_some()
     });
-    match found {
+    match granted {
         Some(grant) => Decision::Allowed(Reason::shared(Arc::new(grant.first_for(attributes.user)))),
         None => Decision::NoOpinion(aggregate(missing).map_or_else(Reason::none, |why| format!("RBAC: {why}").into())),
     }
 }
 
-fn rules_for(index: &Index, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
+fn rules_for(index: &RbacIndex, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
     index.visit(user, namespace, |_, rules| {
         match rules {
@@ -93,7 +93,7 @@ fn rules_for(index: &Index, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Mis
 #[async_trait]
 impl Authorizer for Arc<Rbac> {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        self.verdict(attributes)
+        self.decide(attributes)
     }
 
     fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {

@@ -1,27 +1,27 @@
-//! A rule of a role: which verbs on which resources or paths.
+//! A rule of a role: verbs on resources or non-resource URLs.
 
 use api::{Value, meta};
 use apiserver_core::attributes::{Attributes, AttributesTarget, ResourceAttributes};
 
 const ALL: &str = "*";
 
-/// What a role allows. Either resources or paths are named.
+/// A policy rule, on resources or on paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// The verbs.
+    /// Verbs.
     pub verbs: Vec<String>,
-    /// The groups of the resources.
+    /// API groups.
     pub groups: Vec<String>,
     /// Resources, also as `resource/subresource` and `*/subresource`.
     pub resources: Vec<String>,
-    /// The objects that are meant; none: all.
+    /// Object names; empty matches all.
     pub names: Vec<String>,
-    /// Paths that are no resource's; `*` at the end stands for anything.
+    /// Non-resource URLs; a trailing `*` matches any suffix.
     pub paths: Vec<String>,
 }
 
 impl Rule {
-    /// Reads a rule of a role.
+    /// Parses a rule of a role.
     pub fn of(rule: &Value) -> Self {
         let texts = |field: &str| -> Vec<String> {
             meta::list_at(rule, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -35,42 +35,42 @@ impl Rule {
         }
     }
 
-    /// Reads the rules of a role.
+    /// Parses the rules of a role.
     pub fn all_of(role: &Value) -> Vec<Self> {
         meta::list_at(role, &["rules"]).iter().map(Self::of).collect()
     }
 
-    /// Whether it allows what is asked.
+    /// Whether the rule allows a request.
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         has(&self.verbs, attributes.verb)
             && match &attributes.target {
                 AttributesTarget::NonResource(path) => self.paths.iter().any(|rule| path_matches(rule, path)),
-                AttributesTarget::Resource(asked) => {
-                    has(&self.groups, asked.group)
-                        && self.resources.iter().any(|rule| resource_matches(rule, asked))
-                        && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
+                AttributesTarget::Resource(resource) => {
+                    has(&self.groups, resource.group)
+                        && self.resources.iter().any(|rule| resource_matches(rule, resource))
+                        && (self.names.is_empty() || self.names.iter().any(|name| name == resource.name))
                 }
             }
     }
 }
 
-/// Whether a list has a text, or the one that stands for all.
+/// Whether a list contains a text or `*`.
 fn has(list: &[String], text: &str) -> bool {
     list.iter().any(|one| one == text || one == ALL)
 }
 
-fn resource_matches(rule: &str, asked: &ResourceAttributes<'_>) -> bool {
+fn resource_matches(rule: &str, requested: &ResourceAttributes<'_>) -> bool {
     if rule == ALL {
         return true;
     }
-    if asked.subresource.is_empty() {
-        return rule == asked.resource;
+    if requested.subresource.is_empty() {
+        return rule == requested.resource;
     }
-    let rest = rule.strip_suffix(asked.subresource).and_then(|rest| rest.strip_suffix('/'));
-    rest.is_some_and(|resource| resource == asked.resource || resource == ALL)
+    let rest = rule.strip_suffix(requested.subresource).and_then(|rest| rest.strip_suffix('/'));
+    rest.is_some_and(|resource| resource == requested.resource || resource == ALL)
 }
 
-/// Whether a path of a rule stands for a path.
+/// Whether the URL of a rule matches a path.
 pub fn path_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with(ALL) && path.starts_with(rule.trim_end_matches('*'))
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_it_names() {
+    fn rule_allows_what_it_names() {
         check(RULE, "get apps deployments - x", true);
         check(RULE, "get - deployments - -", true);
         check(RULE, "watch apps deployments - x", false);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_may_end_with_a_star() {
+    fn trailing_star_matches_any_suffix() {
         check("get|/healthz,/apis/*||", "get /healthz", true);
         check("get|/healthz,/apis/*||", "get /healthz/", false);
         check("get|/healthz,/apis/*||", "get /apis/", true);

@@ -1,4 +1,4 @@
-//! Decisions of the index, beside those of whoever reads every rule of every role.
+//! Compares decisions of the index with a naive evaluation of all rules.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Random {
         of[self.0.usize(..of.len())]
     }
 
-    /// Mostly some, seldom none.
+    /// Mostly some, rarely none.
     fn some(&mut self, of: &[&'static str], at_most: usize) -> Vec<&'static str> {
         let many = if self.0.u8(..20) == 0 { 0 } else { self.0.usize(1..=at_most) };
         (0..many).map(|_| self.one(of)).collect()
@@ -62,8 +62,8 @@ fn binding(random: &mut Random, cluster: bool) -> Value {
     json!({"subjects": subjects, "roleRef": {"kind": kind, "name": random.one(NAMES)}})
 }
 
-/// One change of the world, told to the index too.
-fn change(random: &mut Random, world: &mut World, index: &mut Index) {
+/// Applies a random change to the objects and the index.
+fn change(random: &mut Random, world: &mut World, index: &mut RbacIndex) {
     let name = super::RESOURCES[random.0.usize(..4)];
     let cluster = name.starts_with("cluster");
     let namespace = if cluster { "" } else { random.one(NAMESPACES) };
@@ -79,7 +79,7 @@ fn change(random: &mut Random, world: &mut World, index: &mut Index) {
     world.insert(key, object);
 }
 
-/// Reads the rules as they are written: every binding, every subject, every rule.
+/// Evaluates every binding, subject and rule.
 fn allowed(world: &World, user: &User, namespace: &str, asked: &[&str]) -> bool {
     let texts = |value: &Value, field: &str| -> Vec<String> {
         meta::list_at(value, &[field]).iter().map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -132,9 +132,9 @@ fn allowed(world: &World, user: &User, namespace: &str, asked: &[&str]) -> bool 
 }
 
 #[test]
-fn a_hundred_thousand_requests_are_decided_as_the_rules_say() {
+fn index_agrees_with_naive_evaluation() {
     let mut random = Random(fastrand::Rng::with_seed(36));
-    let (mut world, mut index) = (World::new(), Index::default());
+    let (mut world, mut index) = (World::new(), RbacIndex::default());
     (0..200).for_each(|_| change(&mut random, &mut world, &mut index));
     let (mut yes, mut no) = (0, 0);
     for _ in 0..100_000 {
@@ -170,7 +170,7 @@ fn a_hundred_thousand_requests_are_decided_as_the_rules_say() {
             ),
             _ => panic!("{words:?}"),
         };
-        let got = verdict(&index, &Attributes { user: &user, verb, target: asked });
+        let got = decide(&index, &Attributes { user: &user, verb, target: asked });
         let want = allowed(&world, &user, namespace, &words);
         assert_eq!(got.is_allowed(), want, "{user:?} {namespace} {words:?}: {:?}", got.reason());
         *if want { &mut yes } else { &mut no } += 1;
@@ -178,8 +178,8 @@ fn a_hundred_thousand_requests_are_decided_as_the_rules_say() {
     assert!(yes > 10_000 && no > 10_000, "{yes} were allowed, {no} were not");
 }
 
-fn index_of(objects: &[(&'static str, &str, &str, Value)]) -> Index {
-    let mut index = Index::default();
+fn index_of(objects: &[(&'static str, &str, &str, Value)]) -> RbacIndex {
+    let mut index = RbacIndex::default();
     for (resource, namespace, name, object) in objects {
         index.insert_object(
             ObjectKey { resource: schema().resource(GROUP, "v1", resource).unwrap(), namespace, name },
@@ -222,14 +222,14 @@ fn check(user: &str, groups: &[&str], namespace: &str, want: Result<&str, &str>)
         name: "p",
         ..ResourceAttributes::default()
     });
-    let verdict = verdict(&index, &Attributes { user: &user, verb: "get", target: asked });
-    let reason = verdict.reason().to_string();
-    let got = if verdict.is_allowed() { Ok(reason.as_str()) } else { Err(reason.as_str()) };
+    let decision = decide(&index, &Attributes { user: &user, verb: "get", target: asked });
+    let reason = decision.reason().to_string();
+    let got = if decision.is_allowed() { Ok(reason.as_str()) } else { Err(reason.as_str()) };
     assert_eq!(got, want, "{user:?} in {namespace:?}");
 }
 
 #[test]
-fn reasons_name_the_binding_the_role_and_the_subject() {
+fn reasons_name_binding_role_and_subject() {
     check(
         "root",
         &[],

@@ -1,4 +1,4 @@
-//! Match conditions: which requests a webhook is asked about, in CEL over the review.
+//! Match conditions of webhooks: CEL expressions over the SubjectAccessReview.
 
 use api::{Value, validate::FieldError};
 use apiserver_core::attributes::{Attributes, AttributesTarget};
@@ -6,38 +6,39 @@ use expressions::authorization::Conditions;
 use serde::Deserialize;
 use serde_json::json;
 
-/// One condition.
+/// A match condition.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Condition {
-    /// An expression that is true for requests that the webhook is asked about.
+pub struct MatchCondition {
+    /// A CEL expression that is true for matching requests.
     #[serde(default)]
     pub expression: String,
 }
 
-/// Compiles conditions; what is wrong with them is added to `errors`.
-pub fn compile(conditions: &[Condition], field: &str, errors: &mut Vec<FieldError>) -> Conditions {
+/// Compiles conditions and adds errors to `errors`.
+pub fn compile_conditions(conditions: &[MatchCondition], field: &str, errors: &mut Vec<FieldError>) -> Conditions {
     Conditions::compile(conditions.iter().map(|condition| condition.expression.as_str()), field, errors)
 }
 
-/// A question as conditions see it: every text is there, empty or not.
-pub fn request(attributes: &Attributes<'_>) -> Value {
+/// Returns the request variable of conditions; all strings are present, empty or not.
+pub fn request_variable(attributes: &Attributes<'_>) -> Value {
     let user = attributes.user;
     let mut request = json!({"user": user.name, "groups": user.groups, "uid": user.uid, "extra": user.extra});
     match &attributes.target {
         AttributesTarget::NonResource(path) => {
             request["nonResourceAttributes"] = json!({"verb": attributes.verb, "path": path})
         }
-        AttributesTarget::Resource(asked) => {
-            let mut about = json!({"namespace": asked.namespace, "verb": attributes.verb, "group": asked.group,
-                "version": asked.version, "resource": asked.resource, "subresource": asked.subresource, "name": asked.name});
-            let selectors = [("fieldSelector", &asked.selectors.fields), ("labelSelector", &asked.selectors.labels)];
+        AttributesTarget::Resource(resource) => {
+            let mut attributes_json = json!({"namespace": resource.namespace, "verb": attributes.verb, "group": resource.group,
+                "version": resource.version, "resource": resource.resource, "subresource": resource.subresource, "name": resource.name});
+            let selectors =
+                [("fieldSelector", &resource.selectors.fields), ("labelSelector", &resource.selectors.labels)];
             for (name, requirements) in selectors {
                 if let Some(requirements) = requirements.to_value() {
-                    about[name] = requirements;
+                    attributes_json[name] = requirements;
                 }
             }
-            request["resourceAttributes"] = about;
+            request["resourceAttributes"] = attributes_json;
         }
     }
     request

@@ -1,6 +1,6 @@
-//! The webhook authorizer: somebody else decides, who is sent a `SubjectAccessReview` and answers with its status.
+//! The webhook authorizer: sends a SubjectAccessReview and uses the returned status.
 //!
-//! Answers are remembered for a while. Whoever does not answer has no opinion, or denies, as its failure policy says.
+//! Responses are cached. A failure is NoOpinion or Deny, according to the failure policy.
 
 pub mod conditions;
 #[cfg(test)]
@@ -12,8 +12,7 @@ use api::{Value, meta};
 use apiserver_core::{
     User,
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
-    http_client,
-    http_client::{RetryBackoff, Endpoint, KubeconfigError, ResponseCache},
+    http_client::{self, Endpoint, KubeconfigError, ResponseCache, RetryBackoff},
 };
 use async_trait::async_trait;
 use expressions::authorization::Conditions;
@@ -21,35 +20,35 @@ use serde_json::json;
 
 use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate};
 
-/// How long the first pause is before a webhook that failed is asked again, as upstream has it.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// What is larger than this in a question is the client's doing, and not worth remembering.
-const MEMORABLE: usize = 10_000;
-/// As many answers as upstream remembers.
-const REMEMBERED: usize = 8192;
+/// Delay before the first retry; upstream's value.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Larger requests are not cached, because clients control their size.
+const MAX_CACHED_SIZE: usize = 10_000;
+/// Capacity of the cache; upstream's value.
+const CACHE_CAPACITY: usize = 8192;
 
-/// How a webhook is asked.
+/// The configuration of a webhook.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    /// Where it is.
+    /// The endpoint.
     pub endpoint: Arc<Endpoint>,
-    /// The version of the review: `v1` or `v1beta1`.
+    /// The version of SubjectAccessReview.
     pub version: Version,
-    /// How long a yes is remembered.
+    /// TTL of allowed responses.
     pub allowed_for: Duration,
-    /// How long a no is remembered.
+    /// TTL of other responses.
     pub refused_for: Duration,
-    /// How long an answer may take.
+    /// Timeout of a call.
     pub timeout: Duration,
-    /// What it means when there is none.
+    /// The failure policy.
     pub failure: Failure,
-    /// How often it is asked.
+    /// Retries.
     pub backoff: RetryBackoff,
-    /// What must hold for it to be asked at all.
+    /// Match conditions.
     pub conditions: Arc<Conditions>,
 }
 
-/// A version of reviews.
+/// A version of SubjectAccessReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `authorization.k8s.io/v1`.
@@ -58,17 +57,17 @@ pub enum Version {
     V1Beta1,
 }
 
-/// What it means that a webhook does not answer.
+/// The failure policy of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody else may know.
+    /// The next authorizer is called.
     NoOpinion,
-    /// It is denied.
+    /// The request is denied.
     Deny,
 }
 
 impl Webhook {
-    /// A webhook as the flags describe it.
+    /// A webhook with upstream's defaults.
     pub fn new(endpoint: Endpoint, version: Version) -> Self {
         Self {
             endpoint: Arc::new(endpoint),
@@ -77,68 +76,70 @@ impl Webhook {
             refused_for: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
             failure: Failure::NoOpinion,
-            backoff: RetryBackoff::with_initial_delay(FIRST_PAUSE),
+            backoff: RetryBackoff::with_initial_delay(RETRY_DELAY),
             conditions: Arc::default(),
         }
     }
 }
 
-/// A webhook as a kubeconfig file describes it.
+/// Reads the endpoint of a webhook from a kubeconfig file.
 pub fn from_kubeconfig(file: &Path, version: Version) -> Result<Webhook, KubeconfigError> {
     http_client::endpoint_from_kubeconfig(file).map(|endpoint| Webhook::new(endpoint, version))
 }
 
-/// The authorizer.
-pub struct Asking {
+/// Authorizes requests with a webhook.
+pub struct WebhookAuthorizer {
     webhook: Webhook,
-    memory: ResponseCache<Said>,
+    cache: ResponseCache<ReviewStatus>,
 }
 
-/// What a webhook said.
+/// The status of a SubjectAccessReview.
 #[derive(Clone, Debug, Default)]
-struct Said {
+struct ReviewStatus {
     allowed: bool,
     denied: bool,
     reason: String,
 }
 
-impl Asking {
-    /// Asks a webhook.
+impl WebhookAuthorizer {
+    /// Authorizes with `webhook`.
     pub fn new(webhook: Webhook) -> Self {
-        Self { webhook, memory: ResponseCache::with_capacity(REMEMBERED) }
+        Self { webhook, cache: ResponseCache::with_capacity(CACHE_CAPACITY) }
     }
 
-    /// Whether its conditions say that it is asked.
-    fn is_about(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
+    /// Whether the match conditions hold.
+    fn matches_conditions(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
         let conditions = &self.webhook.conditions;
         if conditions.is_empty() {
             return Ok(true);
         }
-        conditions.hold(&conditions::request(attributes)).map_err(|errors| aggregate(errors).unwrap_or_default())
+        conditions
+            .hold(&conditions::request_variable(attributes))
+            .map_err(|errors| aggregate(errors).unwrap_or_default())
     }
 
-    fn failed(&self, error: String) -> Decision {
+    fn failure_decision(&self, error: String) -> Decision {
         match self.webhook.failure {
             Failure::NoOpinion => Decision::NoOpinion(Reason::failed(error)),
             Failure::Deny => Decision::Denied(Reason::failed(error)),
         }
     }
 
-    async fn said(&self, attributes: &Attributes<'_>) -> Result<Said, String> {
-        let spec = spec(attributes);
+    async fn cached_review(&self, attributes: &Attributes<'_>) -> Result<ReviewStatus, String> {
+        let spec = review_spec(attributes);
         let key = spec.to_string();
-        if let Some(said) = self.memory.get(&key) {
-            return Ok(said);
+        if let Some(status) = self.cache.get(&key) {
+            return Ok(status);
         }
-        let said = self.ask(spec).await?;
-        if memorable(attributes) {
+        let status = self.send_review(spec).await?;
+        if is_cacheable(attributes) {
             let Webhook { allowed_for, refused_for, .. } = self.webhook;
-            self.memory.put(key, said.clone(), if said.allowed { allowed_for } else { refused_for });
+            self.cache.put(key, status.clone(), if status.allowed { allowed_for } else { refused_for });
         }
-        Ok(said)
+        Ok(status)
     }
 
-    async fn ask(&self, mut spec: Value) -> Result<Said, String> {
+    async fn send_review(&self, mut spec: Value) -> Result<ReviewStatus, String> {
         let Webhook { endpoint, version, timeout, backoff, .. } = &self.webhook;
         let version = match version {
             Version::V1 => "authorization.k8s.io/v1",
@@ -152,40 +153,40 @@ impl Asking {
         let review = json!({"kind": "SubjectAccessReview", "apiVersion": version, "metadata": {}, "spec": spec,
             "status": {"allowed": false}});
         let review = review.to_string();
-        let answer = http_client::with_backoff(*backoff, || endpoint.post(review.clone(), *timeout)).await;
-        let body = answer.and_then(http_client::HttpResponse::into_success_body);
+        let response = http_client::with_backoff(*backoff, || endpoint.post(review.clone(), *timeout)).await;
+        let body = response.and_then(http_client::HttpResponse::into_success_body);
         let body = body.map_err(|error| format!("Post {:?}: {error}", endpoint.url()))?;
         let review: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
         if meta::string_at(&review, &["apiVersion"]) != version
             || meta::string_at(&review, &["kind"]) != "SubjectAccessReview"
         {
-            return Err(format!("the webhook's answer is no SubjectAccessReview of {version}"));
+            return Err(format!("the webhook's response is no SubjectAccessReview of {version}"));
         }
         let flag = |name: &str| meta::value_at(&review, &["status", name]) == Some(&Value::Bool(true));
         let reason = meta::string_at(&review, &["status", "reason"]).to_owned();
-        Ok(Said { allowed: flag("allowed"), denied: flag("denied"), reason })
+        Ok(ReviewStatus { allowed: flag("allowed"), denied: flag("denied"), reason })
     }
 }
 
 #[async_trait]
-impl Authorizer for Asking {
+impl Authorizer for WebhookAuthorizer {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        match self.is_about(attributes) {
+        match self.matches_conditions(attributes) {
             Ok(true) => {}
             Ok(false) => return Decision::NoOpinion(Reason::none()),
-            Err(error) => return self.failed(error),
+            Err(error) => return self.failure_decision(error),
         }
-        match self.said(attributes).await {
-            Ok(Said { denied: true, allowed: true, reason }) => {
+        match self.cached_review(attributes).await {
+            Ok(ReviewStatus { denied: true, allowed: true, reason }) => {
                 let error = "webhook subject access review returned both allow and deny response";
                 Decision::Denied(Reason::from(reason).with_error(error))
             }
-            Ok(Said { denied: true, reason, .. }) => Decision::Denied(reason.into()),
-            Ok(Said { allowed: true, reason, .. }) => Decision::Allowed(reason.into()),
-            Ok(Said { reason, .. }) => Decision::NoOpinion(reason.into()),
+            Ok(ReviewStatus { denied: true, reason, .. }) => Decision::Denied(reason.into()),
+            Ok(ReviewStatus { allowed: true, reason, .. }) => Decision::Allowed(reason.into()),
+            Ok(ReviewStatus { reason, .. }) => Decision::NoOpinion(reason.into()),
             Err(error) => {
-                tracing::error!(error, "failed to make webhook authorizer request");
-                self.failed(error)
+                tracing::error!(error, "webhook authorizer: request failed, applying the failure policy");
+                self.failure_decision(error)
             }
         }
     }
@@ -196,8 +197,8 @@ impl Authorizer for Asking {
     }
 }
 
-/// The question, as reviews have it.
-fn spec(attributes: &Attributes<'_>) -> Value {
+/// Builds the spec of a SubjectAccessReview.
+fn review_spec(attributes: &Attributes<'_>) -> Value {
     let put = |object: &mut Value, name: &str, text: &str| {
         if !text.is_empty() {
             object[name] = text.into();
@@ -206,32 +207,32 @@ fn spec(attributes: &Attributes<'_>) -> Value {
     let mut spec = json!({});
     match &attributes.target {
         AttributesTarget::NonResource(path) => {
-            let mut about = json!({});
-            put(&mut about, "path", path);
-            put(&mut about, "verb", attributes.verb);
-            spec["nonResourceAttributes"] = about;
+            let mut attributes_json = json!({});
+            put(&mut attributes_json, "path", path);
+            put(&mut attributes_json, "verb", attributes.verb);
+            spec["nonResourceAttributes"] = attributes_json;
         }
-        AttributesTarget::Resource(asked) => {
-            let mut about = json!({});
+        AttributesTarget::Resource(resource) => {
+            let mut attributes_json = json!({});
             for (name, text) in [
-                ("namespace", asked.namespace),
+                ("namespace", resource.namespace),
                 ("verb", attributes.verb),
-                ("group", asked.group),
-                ("version", asked.version),
-                ("resource", asked.resource),
-                ("subresource", asked.subresource),
-                ("name", asked.name),
+                ("group", resource.group),
+                ("version", resource.version),
+                ("resource", resource.resource),
+                ("subresource", resource.subresource),
+                ("name", resource.name),
             ] {
-                put(&mut about, name, text);
+                put(&mut attributes_json, name, text);
             }
             for (name, requirements) in
-                [("fieldSelector", &asked.selectors.fields), ("labelSelector", &asked.selectors.labels)]
+                [("fieldSelector", &resource.selectors.fields), ("labelSelector", &resource.selectors.labels)]
             {
                 if let Some(requirements) = requirements.to_value() {
-                    about[name] = requirements;
+                    attributes_json[name] = requirements;
                 }
             }
-            spec["resourceAttributes"] = about;
+            spec["resourceAttributes"] = attributes_json;
         }
     }
     let user = attributes.user;
@@ -246,13 +247,13 @@ fn spec(attributes: &Attributes<'_>) -> Value {
     spec
 }
 
-fn memorable(attributes: &Attributes<'_>) -> bool {
+fn is_cacheable(attributes: &Attributes<'_>) -> bool {
     let size = match &attributes.target {
         AttributesTarget::NonResource(path) => path.len(),
-        AttributesTarget::Resource(asked) => {
-            let ResourceAttributes { group, version, resource, subresource, namespace, name, .. } = asked;
+        AttributesTarget::Resource(resource) => {
+            let ResourceAttributes { group, version, resource, subresource, namespace, name, .. } = resource;
             [group, version, resource, subresource, namespace, name].iter().map(|text| text.len()).sum()
         }
     };
-    size + attributes.verb.len() < MEMORABLE
+    size + attributes.verb.len() < MAX_CACHED_SIZE
 }

@@ -1,4 +1,4 @@
-//! The authorizer beside a webhook that is a small server with TLS.
+//! Tests of the webhook authorizer against a TLS server.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// What the server does with a question.
+/// The server's reaction to a request.
 #[derive(Clone)]
 enum Reply {
     Status(u16, String),
@@ -32,14 +32,14 @@ struct Heard {
     replies: VecDeque<Reply>,
 }
 
-/// A webhook on loopback.
+/// A webhook server on loopback.
 struct World {
     heard: Arc<Mutex<Heard>>,
     kubeconfig: tempfile::TempDir,
 }
 
 impl World {
-    /// A server whose certificate the kubeconfig trusts, or does not.
+    /// A server whose certificate the kubeconfig trusts or not.
     async fn new(trusted: bool) -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
@@ -83,7 +83,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, heard: Arc<Mutex<He
         tokio::spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let service = service_fn(move |request| answer(request, heard.clone()));
-            // A client that goes away is none of the server's business.
+            // Disconnects are expected.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -114,33 +114,33 @@ fn alice() -> User {
     User { name: "alice".into(), groups: vec!["devs".into()], uid: "u1".into(), extra }
 }
 
-async fn decide(asking: &Asking, name: &str) -> Decision {
+async fn decide(asking: &WebhookAuthorizer, name: &str) -> Decision {
     let asked =
         ResourceAttributes { version: "v1", resource: "pods", namespace: "a", name, ..ResourceAttributes::default() };
     asking.authorize(&Attributes { user: &alice(), verb: "get", target: AttributesTarget::Resource(asked) }).await
 }
 
-/// What a verdict is, with its reason and its error.
-fn shown(verdict: &Decision) -> (&'static str, String, bool) {
-    let word = match verdict {
+/// Returns the decision, its reason and whether it has an error.
+fn shown(decision: &Decision) -> (&'static str, String, bool) {
+    let word = match decision {
         Decision::Allowed(_) => "allowed",
         Decision::Denied(_) => "denied",
         Decision::NoOpinion(_) => "no opinion",
     };
-    (word, verdict.reason().to_string(), verdict.reason().error().is_some())
+    (word, decision.reason().to_string(), decision.reason().error().is_some())
 }
 
 async fn check(world: &World, replies: &[Reply], failure: Failure, want: (&'static str, &str, bool), asked: usize) {
     let before = world.questions().len();
     world.replies(replies.iter().cloned());
-    let asking = Asking::new(Webhook { failure, ..world.webhook() });
+    let asking = WebhookAuthorizer::new(Webhook { failure, ..world.webhook() });
     let (word, reason, failed) = want;
     assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
     assert_eq!(world.questions().len() - before, asked, "questions");
 }
 
 #[tokio::test]
-async fn what_a_webhook_says_is_the_verdict() {
+async fn decision_follows_the_review_status() {
     let world = World::new(true).await;
     let open = Failure::NoOpinion;
     check(&world, &[said(json!({"allowed": true}))], open, ("allowed", "", false), 1).await;
@@ -155,7 +155,7 @@ async fn what_a_webhook_says_is_the_verdict() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_counts_as_its_policy_says() {
+async fn failure_policy_applies_to_failed_requests() {
     let world = World::new(true).await;
     let (broken, garbage) = (Reply::Status(500, "oops".into()), Reply::Status(200, "oops".into()));
     let other = Reply::Status(200, json!({"apiVersion": "v1", "kind": "Status"}).to_string());
@@ -166,34 +166,34 @@ async fn a_webhook_that_fails_counts_as_its_policy_says() {
         check(&world, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
         check(&world, &[Reply::Never], failure, (word, "", true), 1).await;
     }
-    // What passes is asked again.
+    // Temporary errors are retried.
     let again = [broken.clone(), broken, said(json!({"allowed": true}))];
     check(&world, &again, Failure::Deny, ("allowed", "", false), 3).await;
 }
 
 #[tokio::test]
-async fn nobody_is_trusted_who_cannot_prove_who_they_are() {
+async fn server_with_an_untrusted_certificate_is_not_used() {
     let world = World::new(false).await;
     check(&world, &[said(json!({"allowed": true}))], Failure::NoOpinion, ("no opinion", "", true), 0).await;
 }
 
 #[tokio::test]
-async fn answers_are_remembered_for_their_time() {
+async fn responses_are_cached_for_their_ttl() {
     let world = World::new(true).await;
     world.replies((0..10).map(|at| said(json!({"allowed": at % 2 == 0}))));
-    let asking = Asking::new(world.webhook());
+    let asking = WebhookAuthorizer::new(world.webhook());
     for (name, allowed, questions) in [("a", true, 1), ("a", true, 1), ("b", false, 2), ("b", false, 2), ("a", true, 2)]
     {
         assert_eq!((decide(&asking, name).await.is_allowed(), world.questions().len()), (allowed, questions), "{name}");
     }
-    // Long questions are the client's own invention.
-    let long = "x".repeat(MEMORABLE);
+    // Large requests are not cached.
+    let long = "x".repeat(MAX_CACHED_SIZE);
     for questions in [3, 4] {
         decide(&asking, &long).await;
         assert_eq!(world.questions().len(), questions);
     }
     let forgetful = Webhook { allowed_for: Duration::ZERO, refused_for: Duration::ZERO, ..world.webhook() };
-    let forgetful = Asking::new(forgetful);
+    let forgetful = WebhookAuthorizer::new(forgetful);
     for questions in [5, 6, 7] {
         decide(&forgetful, "a").await;
         assert_eq!(world.questions().len(), questions);
@@ -201,7 +201,7 @@ async fn answers_are_remembered_for_their_time() {
 }
 
 #[tokio::test]
-async fn the_question_says_who_asks_for_what() {
+async fn review_contains_user_and_attributes() {
     let world = World::new(true).await;
     let yes = || said(json!({"allowed": true}));
     let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
@@ -215,10 +215,10 @@ async fn the_question_says_who_asks_for_what() {
         ..ResourceAttributes::default()
     };
     let user = alice();
-    let (asking, path) = (Asking::new(world.webhook()), AttributesTarget::NonResource("/x"));
+    let (asking, path) = (WebhookAuthorizer::new(world.webhook()), AttributesTarget::NonResource("/x"));
     asking.authorize(&Attributes { user: &user, verb: "list", target: AttributesTarget::Resource(asked) }).await;
     asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await;
-    let asking = Asking::new(Webhook { version: Version::V1Beta1, ..world.webhook() });
+    let asking = WebhookAuthorizer::new(Webhook { version: Version::V1Beta1, ..world.webhook() });
     assert!(asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await.is_allowed());
     let [first, second, third] = world.questions().try_into().unwrap();
     assert_eq!(
@@ -235,17 +235,17 @@ async fn the_question_says_who_asks_for_what() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_does_not_answer_is_not_waited_for() {
+async fn request_times_out() {
     let world = World::new(true).await;
     world.replies([Reply::Never]);
     let began = Instant::now();
-    let asking = Asking::new(Webhook { timeout: Duration::from_millis(50), ..world.webhook() });
+    let asking = WebhookAuthorizer::new(Webhook { timeout: Duration::from_millis(50), ..world.webhook() });
     assert_eq!(shown(&decide(&asking, "p").await).0, "no opinion");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
-async fn conditions_say_what_a_webhook_is_asked() {
+async fn match_conditions_select_requests() {
     let world = World::new(true).await;
     let user = alice();
     let check = async |conditions: &[&str], failure: Failure, want: (&'static str, &str, bool), asked: usize| {
@@ -254,7 +254,7 @@ async fn conditions_say_what_a_webhook_is_asked() {
         let mut errors = Vec::new();
         let conditions = Conditions::compile(conditions.iter().copied(), "x", &mut errors);
         assert_eq!(errors, []);
-        let asking = Asking::new(Webhook { conditions: Arc::new(conditions), failure, ..world.webhook() });
+        let asking = WebhookAuthorizer::new(Webhook { conditions: Arc::new(conditions), failure, ..world.webhook() });
         let (word, reason, failed) = want;
         assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
         assert_eq!(world.questions().len() - before, asked, "questions");
@@ -273,7 +273,7 @@ async fn conditions_say_what_a_webhook_is_asked() {
     check(&["request.nonResourceAttributes.path == '/x'"], open, ("no opinion", "", true), 0).await;
     check(&["request.nonResourceAttributes.path == '/x'"], Failure::Deny, ("denied", "", true), 0).await;
     check(&["request.nonResourceAttributes.path == '/x'", "false"], Failure::Deny, skipped, 0).await;
-    let asking = Asking::new(Webhook {
+    let asking = WebhookAuthorizer::new(Webhook {
         conditions: Arc::new(Conditions::compile(["request.extra['y'] == []"].into_iter(), "x", &mut Vec::new())),
         ..world.webhook()
     });

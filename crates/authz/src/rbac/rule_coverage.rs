@@ -1,21 +1,21 @@
-//! Whether rules allow all that other rules allow: nobody grants what they do not have.
+//! Rule coverage (upstream: `Covers`): whether rules allow everything that other rules allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::{Rule, path_matches};
 
-/// What `owned` does not allow of `wanted`, written as upstream writes it, a line each; empty: nothing.
-pub fn uncovered(owned: &[Rule], wanted: &[Rule]) -> Vec<String> {
-    let parts = wanted.iter().flat_map(parts);
+/// Returns the parts of `wanted` that `owned` does not cover, formatted as upstream does, sorted.
+pub fn missing_rules(owned: &[Rule], wanted: &[Rule]) -> Vec<String> {
+    let parts = wanted.iter().flat_map(split_rule);
     let missing: Vec<Rule> = parts.filter(|part| !owned.iter().any(|rule| covers(rule, part))).collect();
-    let lines: BTreeSet<String> = compact(missing).iter().map(line).collect();
+    let lines: BTreeSet<String> = merge_verbs(missing).iter().map(format_rule).collect();
     lines.into_iter().collect()
 }
 
-/// A rule in parts of one verb on one resource, one object or one path each.
-fn parts(rule: &Rule) -> Vec<Rule> {
+/// Splits a rule into parts with one verb and one resource, object or path each.
+fn split_rule(rule: &Rule) -> Vec<Rule> {
     let one = |text: &String| vec![text.clone()];
-    // A rule without names is for all of them: that is one part.
+    // A rule without names is for all objects: one part.
     let names: Vec<Vec<String>> =
         if rule.names.is_empty() { vec![Vec::new()] } else { rule.names.iter().map(one).collect() };
     let mut parts = Vec::new();
@@ -38,7 +38,7 @@ fn parts(rule: &Rule) -> Vec<Rule> {
     parts
 }
 
-/// Whether a rule allows all of a part.
+/// Whether a rule covers a part.
 fn covers(rule: &Rule, part: &Rule) -> bool {
     let all = |owned: &[String], wanted: &[String]| {
         owned.iter().any(|one| one == "*") || wanted.iter().all(|one| owned.contains(one))
@@ -63,11 +63,11 @@ fn covers_resource(owned: &[String], wanted: &str) -> bool {
 }
 
 /// Groups, resources and names.
-type What = (Vec<String>, Vec<String>, Vec<String>);
+type RuleTarget = (Vec<String>, Vec<String>, Vec<String>);
 
-/// Parts that differ only by their verbs, as one.
-fn compact(parts: Vec<Rule>) -> Vec<Rule> {
-    let mut together: BTreeMap<What, Vec<String>> = BTreeMap::new();
+/// Merges parts that differ only in their verbs.
+fn merge_verbs(parts: Vec<Rule>) -> Vec<Rule> {
+    let mut together: BTreeMap<RuleTarget, Vec<String>> = BTreeMap::new();
     let mut compacted = Vec::new();
     for part in parts {
         if part.paths.is_empty() {
@@ -86,8 +86,8 @@ fn compact(parts: Vec<Rule>) -> Vec<Rule> {
     compacted
 }
 
-/// A rule as Go writes it.
-fn line(rule: &Rule) -> String {
+/// Formats a rule as Go does.
+fn format_rule(rule: &Rule) -> String {
     let fields = [
         ("APIGroups", &rule.groups),
         ("Resources", &rule.resources),
@@ -96,12 +96,12 @@ fn line(rule: &Rule) -> String {
         ("Verbs", &rule.verbs),
     ];
     let written = fields.iter().filter(|(_, texts)| !texts.is_empty());
-    let written: Vec<String> = written.map(|(name, texts)| format!("{name}:{}", quoted(texts))).collect();
+    let written: Vec<String> = written.map(|(name, texts)| format!("{name}:{}", format_quoted(texts))).collect();
     format!("{{{}}}", written.join(", "))
 }
 
-/// A list of texts as Go writes it.
-pub fn quoted(texts: &[String]) -> String {
+/// Formats a list of strings as Go's `%q`.
+pub fn format_quoted(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", texts.join(" "))
 }
@@ -114,7 +114,7 @@ mod tests {
 
     fn check(owned: Value, wanted: Value, want: &[&str]) {
         let rules = |value: &Value| -> Vec<Rule> { value.as_array().unwrap().iter().map(Rule::of).collect() };
-        assert_eq!(uncovered(&rules(&owned), &rules(&wanted)), want, "{owned} {wanted}");
+        assert_eq!(missing_rules(&rules(&owned), &rules(&wanted)), want, "{owned} {wanted}");
     }
 
     fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Value {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_owned_is_named() {
+    fn missing_rules_are_reported() {
         let pods = || rule(&["get", "list"], &[""], &["pods"], &[]);
         check(json!([pods()]), json!([pods()]), &[]);
         check(json!([rule(&["*"], &["*"], &["*"], &[])]), json!([pods()]), &[]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_covered_by_paths() {
+    fn paths_are_covered_by_path_patterns() {
         let paths = |paths: &[&str]| json!({"verbs": ["get"], "nonResourceURLs": paths});
         check(json!([paths(&["/apis/*"])]), json!([paths(&["/apis/x", "/apis/*"])]), &[]);
         check(
