@@ -1,9 +1,8 @@
 //! API aggregation: serves group-versions of extension API servers, which an `APIService` with a service registers.
 //!
-//! A request for one of them goes through the pipeline as any other, up to and with authorization ([`route`]), and is then passed
-//! on byte for byte ([`proxy`]): the other server is told who asks in headers, and believes them for the sake of the certificate
-//! that this server shows. Credentials never leave this server. [`Aggregator`] is a view of the services in step with the
-//! watch cache.
+//! The pipeline authenticates and authorizes such a request like any other; [`proxy`] then streams it to the extension
+//! server. The user travels in `X-Remote-*` headers, which the server trusts because of the front-proxy client certificate;
+//! credentials never leave this server. [`Aggregator`] indexes the API services from the watch cache.
 
 mod api_service_index;
 mod available;

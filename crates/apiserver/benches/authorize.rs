@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use apiserver_core::attributes::{Attributes, AttributesTarget, ResourceAttributes};
 use divan::{Bencher, black_box};
-use ferry_apiserver::{Authorization, ServerConfig, Mode, Server, ServerOptions, User};
+use ferry_apiserver::{Authorization, Mode, Server, ServerConfig, ServerOptions, User};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use store::{EmbeddedOptions, EmbeddedStore, Precondition, Store, WriteRequest};
@@ -48,7 +48,9 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         let tls = tls.expect("TLS").with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
         let config = ServerConfig { store, kubelet_tls: Arc::new(tls), tokens: None };
         let authorization = Authorization { modes: vec![Mode::Node, Mode::Rbac] };
-        Server::with_options(config, ServerOptions { authorization, ..ServerOptions::default() }).await.expect("a server")
+        Server::with_options(config, ServerOptions { authorization, ..ServerOptions::default() })
+            .await
+            .expect("a server")
     });
     World { server, _runtime: runtime, _dir: dir }
 });

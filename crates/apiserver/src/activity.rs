@@ -1,5 +1,4 @@
-//! Whether anything happens on a connection, so that those on which nothing does can be closed, and a way to ask the
-//! client to connect anew.
+//! Tracks the requests of a connection, to close idle connections and to ask clients to reconnect.
 
 use std::{
     sync::{
@@ -15,7 +14,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::sync::Notify;
 
-/// How long a connection may be open with nothing to do.
+/// Timeout of idle connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The requests of one connection.
@@ -31,19 +30,19 @@ pub struct ConnectionActivity {
 pub struct InFlightGuard(Arc<ConnectionActivity>);
 
 impl ConnectionActivity {
-    /// A request begins.
+    /// Registers a request until the guard is dropped.
     pub fn begin_request(self: &Arc<Self>) -> InFlightGuard {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_one();
         InFlightGuard(self.clone())
     }
 
-    /// Asks the client to connect anew once its requests are answered.
+    /// Asks the client to reconnect after its pending requests.
     pub fn leave(&self) {
         self.leave.notify_one();
     }
 
-    /// Waits until the connection should be closed: it is idle, or the client is to connect anew.
+    /// Waits until the connection is idle for too long or [`Self::leave`] was called.
     pub async fn wait_for_close(&self) {
         loop {
             let idle = async {
@@ -62,7 +61,7 @@ impl ConnectionActivity {
 }
 
 impl InFlightGuard {
-    /// Holds on while a stream lasts; an answer that is at hand is as good as sent.
+    /// Holds the guard until a streamed body ends; a complete body releases it at once.
     pub fn hold_until_sent(self, response: Response<Body>) -> Response<Body> {
         if response.body().size_hint().exact().is_some() {
             return response;

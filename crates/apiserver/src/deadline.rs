@@ -1,4 +1,4 @@
-//! How long a request may take: as long as the settings say, or less if the client says so.
+//! Request deadlines: the configured timeout or the client's shorter `timeout`.
 
 use std::{future::Future, time::Duration};
 
@@ -7,12 +7,17 @@ use apiserver_core::query::Query;
 
 use crate::Server;
 
-/// The end of a request's time; watches and streams have none here.
+/// The deadline of a request; watches and streams have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestDeadline(Option<Duration>);
 
 /// The deadline of a request.
-pub fn request_deadline(server: &Server, verb: &str, subresource: &str, query: &Query) -> Result<RequestDeadline, Status> {
+pub fn request_deadline(
+    server: &Server,
+    verb: &str,
+    subresource: &str,
+    query: &Query,
+) -> Result<RequestDeadline, Status> {
     if verb == "watch" || apiserver_core::request::is_streaming(subresource) {
         return Ok(RequestDeadline(None));
     }
@@ -25,7 +30,7 @@ pub fn request_deadline(server: &Server, verb: &str, subresource: &str, query: &
 }
 
 impl RequestDeadline {
-    /// What the work came to, or 504.
+    /// Runs a future; 504 if it exceeds the deadline.
     pub async fn run_within<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         match self.0 {
             Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(timeout_status())),
@@ -39,7 +44,7 @@ fn timeout_status() -> Status {
     Status { code: 504, reason: "Timeout", message, details: Some(Value::Object(Map::new())), continue_token: None }
 }
 
-/// A duration in Go's form: `1m30s`, `500ms`. A negative one is none.
+/// Parses a Go duration such as `1m30s` or `500ms`; a negative one is zero.
 fn parse_go_duration(text: &str) -> Result<Duration, &'static str> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),

@@ -1,11 +1,12 @@
-//! The last stage: an outcome in the form that the client asked for.
+//! Encodes responses in the negotiated media type.
 
 use api::{Value, convert, json_encoder, meta, protobuf, status::Status, table, yaml};
 use apiserver_core::{
     Body,
     body::full_body,
-    clock, document::{self, TypeMetaPrefix},
-    negotiation::{ResponseEncoding, MediaTypeOptions, ResponseTransform},
+    clock,
+    document::{self, TypeMetaPrefix},
+    negotiation::{MediaTypeOptions, ResponseEncoding, ResponseTransform},
     request::ResourceRequest,
 };
 use bytes::Bytes;
@@ -22,7 +23,7 @@ pub fn success_response(form: MediaTypeOptions, status: &Value) -> Response<Body
     encoded_response(form, 200, status)
 }
 
-/// An answer of JSON.
+/// A JSON response.
 pub fn json_response(code: u16, value: &Value) -> Response<Body> {
     json_bytes_response(code, encode_json_line(value))
 }
@@ -39,7 +40,7 @@ pub fn indented_json_response(code: u16, value: &impl Serialize) -> Response<Bod
     json_bytes_response(code, indent::indent_json(serde_json::to_string(value).unwrap_or_default().as_bytes()))
 }
 
-/// An answer of bytes that are JSON.
+/// A response of JSON bytes.
 pub fn json_bytes_response(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(full_body(body));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -49,7 +50,7 @@ pub fn json_bytes_response(code: u16, body: impl Into<Bytes>) -> Response<Body> 
     response
 }
 
-/// A `Status` that says what went wrong.
+/// The response of an error `Status`.
 pub fn error_response(form: MediaTypeOptions, status: &Status) -> Response<Body> {
     let mut response = encoded_response(form, status.code, &status.to_value());
     if let Some(seconds) = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64()) {
@@ -58,7 +59,7 @@ pub fn error_response(form: MediaTypeOptions, status: &Status) -> Response<Body>
     response
 }
 
-/// What a path gets that nothing is at.
+/// 404 in plain text, for unknown paths.
 pub fn not_found_response() -> Response<Body> {
     let mut response = Response::new(full_body("404 page not found\n"));
     *response.status_mut() = http::StatusCode::NOT_FOUND;
@@ -66,11 +67,11 @@ pub fn not_found_response() -> Response<Body> {
     response
 }
 
-/// Adds warnings to an answer.
+/// Adds `Warning` headers.
 pub fn add_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     for warning in warnings {
         let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
-        // A warning that is no header text is dropped: the answer matters more.
+        // A warning that is not valid in a header is dropped.
         if let Ok(value) = HeaderValue::from_str(&text) {
             response.headers_mut().append(header::WARNING, value);
         }
@@ -78,7 +79,7 @@ pub fn add_warnings(mut response: Response<Body>, warnings: &[String]) -> Respon
     response
 }
 
-/// A stored document, as it is where possible.
+/// The response of a stored document, without decoding where possible.
 pub fn document_response(
     target: &ResourceRequest,
     form: MediaTypeOptions,
@@ -95,7 +96,7 @@ pub fn document_response(
     Ok(object_response(target, form, convert::convert_to(&target.resource, stored), 200))
 }
 
-/// An object that was written: as it is stored, where possible.
+/// The response of a written object, from the stored bytes where possible.
 pub fn written_object_response(
     target: &ResourceRequest,
     form: MediaTypeOptions,
@@ -108,17 +109,19 @@ pub fn written_object_response(
             && target.resource.custom_schema.is_none()
             && TypeMetaPrefix::for_resource(&target.resource).matches_document(document)
     }) {
-        Some((document, revision)) => compressed_response(form, code, ResponseEncoding::Json, document::encode_response(&document, revision)),
+        Some((document, revision)) => {
+            compressed_response(form, code, ResponseEncoding::Json, document::encode_response(&document, revision))
+        }
         None => object_response(target, form, value, code),
     }
 }
 
-/// One object.
+/// The response of one object.
 pub fn object_response(target: &ResourceRequest, form: MediaTypeOptions, object: Value, code: u16) -> Response<Body> {
-    encoded_response(form, code, &transform_object(target, form, object_response))
+    encoded_response(form, code, &transform_object(target, form, object))
 }
 
-/// A value that says its kind, in the encoding of a form; what has no protobuf is JSON.
+/// Encodes a typed value; kinds without protobuf fall back to JSON.
 fn encoded_response(form: MediaTypeOptions, code: u16, value: &Value) -> Response<Body> {
     let (encoding, text): (ResponseEncoding, Bytes) = match form.encoding {
         ResponseEncoding::Protobuf => match protobuf::encode_declared(value) {
@@ -134,13 +137,13 @@ fn encoded_response(form: MediaTypeOptions, code: u16, value: &Value) -> Respons
     compressed_response(form, code, encoding, text)
 }
 
-/// An answer of bytes, compressed where that is wanted and worth it.
+/// A response of bytes, compressed if accepted and large enough.
 fn compressed_response(form: MediaTypeOptions, code: u16, encoding: ResponseEncoding, text: Bytes) -> Response<Body> {
     let compressed = form.gzip && text.len() >= gzip::MIN_COMPRESSED_SIZE;
     bytes_response(code, encoding, if compressed { gzip::compress_body(&text) } else { text }, compressed)
 }
 
-/// An answer of bytes that may be compressed already.
+/// A response of bytes that may be compressed already.
 fn bytes_response(code: u16, encoding: ResponseEncoding, body: Bytes, compressed: bool) -> Response<Body> {
     let mut response = json_bytes_response(code, body);
     let headers = response.headers_mut();
@@ -154,54 +157,58 @@ fn bytes_response(code: u16, encoding: ResponseEncoding, body: Bytes, compressed
 
 /// One object in a shape; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
 pub fn transform_object(target: &ResourceRequest, form: MediaTypeOptions, object: Value) -> Value {
-    if object_response["kind"] != target.resource.kind {
-        return object_response;
+    if object["kind"] != target.resource.kind {
+        return object;
     }
     match form.transform {
-        ResponseTransform::Object => object_response,
-        ResponseTransform::Metadata => with_meta_version(form, table::partial_metadata(&object_response)),
+        ResponseTransform::Object => object,
+        ResponseTransform::Metadata => with_meta_version(form, table::partial_metadata(&object)),
         ResponseTransform::Table(include) => {
-            let metadata = json_response!({"resourceVersion": meta::string_at(&object, &["metadata", "resourceVersion"])});
-            let table = table::build_table(&target.resource, std::iter::once(&object_response), metadata, include, clock::now());
+            let metadata = json!({"resourceVersion": meta::string_at(&object, &["metadata", "resourceVersion"])});
+            let table = table::build_table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
             with_meta_version(form, table)
         }
     }
 }
 
-/// A table or metadata in the version that was asked for: they are the same but for its name.
+/// Sets the requested `meta.k8s.io` version of a table or partial metadata.
 fn with_meta_version(form: MediaTypeOptions, mut value: Value) -> Value {
     value["apiVersion"] = format!("meta.k8s.io/{}", form.version).into();
     value
 }
 
-/// A list.
-pub fn list_response(target: &ResourceRequest, form: MediaTypeOptions, list: ListPage) -> Result<Response<Body>, Status> {
-    let mut metadata = json_response!({"resourceVersion": list.revision.to_string()});
-    if let Some(token) = &list_response.continue_token {
+/// The response of a list page.
+pub fn list_response(
+    target: &ResourceRequest,
+    form: MediaTypeOptions,
+    list: ListPage,
+) -> Result<Response<Body>, Status> {
+    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+    if let Some(token) = &list.continue_token {
         metadata["continue"] = token.as_str().into();
-        if let Some(remaining) = list_response.remaining {
+        if let Some(remaining) = list.remaining {
             metadata["remainingItemCount"] = remaining.into();
         }
     }
     match (form.transform, form.encoding) {
         (ResponseTransform::Object, ResponseEncoding::Protobuf) if target.resource.custom_schema.is_none() => {
-            let joined = list_encoder::encode_protobuf_list(target, &metadata, &list_response, form.gzip)?;
+            let joined = list_encoder::encode_protobuf_list(target, &metadata, &list, form.gzip)?;
             return Ok(bytes_response(200, ResponseEncoding::Protobuf, joined.body, joined.compressed));
         }
         _ if form.is_plain() && target.resource.custom_schema.is_none() => {
-            let joined = list_encoder::encode_json_list(target, &metadata, &list_response, form.gzip)?;
+            let joined = list_encoder::encode_json_list(target, &metadata, &list, form.gzip)?;
             return Ok(bytes_response(200, ResponseEncoding::Json, joined.body, joined.compressed));
         }
         _ => {}
     }
-    let found = match list_response.converted {
-        Some(objects) => objects_response,
-        None => decode_items(target, &list_response)?,
+    let found = match list.converted {
+        Some(objects) => objects,
+        None => decode_items(target, &list)?,
     };
     Ok(objects_response(target, form, found, metadata))
 }
 
-/// A list of objects that are at hand.
+/// The response of a list of decoded objects.
 pub fn objects_response(
     target: &ResourceRequest,
     form: MediaTypeOptions,
@@ -211,32 +218,33 @@ pub fn objects_response(
     match form.transform {
         ResponseTransform::Object => {
             let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
-            // Upstream knows custom resources only as what they say they are.
+            // Items of custom resources keep their type meta, as upstream's unstructured lists do.
             let items: Vec<Value> = match target.resource.custom_schema {
-                Some(_) => objects_response,
-                None => objects_response.into_iter().map(list_encoder::without_type_meta).collect(),
+                Some(_) => objects,
+                None => objects.into_iter().map(list_encoder::without_type_meta).collect(),
             };
             if target.resource.custom_schema.is_some() && metadata["continue"].is_null() {
                 metadata["continue"] = "".into();
             }
-            let list = json_response!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
-            encoded_response(form, 200, &list_response)
+            let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
+            encoded_response(form, 200, &list)
         }
         ResponseTransform::Table(include) => {
-            let table = table::build_table(&target.resource, objects_response.iter(), metadata, include, clock::now());
+            let table = table::build_table(&target.resource, objects.iter(), metadata, include, clock::now());
             encoded_response(form, 200, &with_meta_version(form, table))
         }
         ResponseTransform::Metadata => {
-            let items: Vec<Value> = objects_response.iter().map(|o| with_meta_version(form, table::partial_metadata(o))).collect();
-            let list = json_response!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
-            encoded_response(form, 200, &with_meta_version(form, list_response))
+            let items: Vec<Value> =
+                objects.iter().map(|o| with_meta_version(form, table::partial_metadata(o))).collect();
+            let list = json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
+            encoded_response(form, 200, &with_meta_version(form, list))
         }
     }
 }
 
 fn decode_items(target: &ResourceRequest, list: &ListPage) -> Result<Vec<Value>, Status> {
     let decode = |record: &store::Record| {
-        document::decode_record(record).map(|object| convert::convert_to(&target.resource, object_response))
+        document::decode_record(record).map(|object| convert::convert_to(&target.resource, object))
     };
-    list_response.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal_error)
+    list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal_error)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use authn::Tokens;
 
-use crate::{ServerConfig, Server, ServerOptions};
+use crate::{Server, ServerConfig, ServerOptions};
 
 /// A server, and the directory that it lives in.
 pub async fn start_server(settings: ServerOptions) -> (Server, tempfile::TempDir) {
@@ -18,7 +18,11 @@ pub async fn start_server_with_tokens(settings: ServerOptions, tokens: Option<To
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-    // Whoever poses as a kubelet is believed.
-    let config = ServerConfig { store: Arc::new(store), kubelet_tls: apiserver_core::backend::without_verification(&tls), tokens };
+    // Kubelet certificates are not verified.
+    let config = ServerConfig {
+        store: Arc::new(store),
+        kubelet_tls: apiserver_core::backend::without_verification(&tls),
+        tokens,
+    };
     (Server::with_options(config, settings).await.unwrap(), dir)
 }

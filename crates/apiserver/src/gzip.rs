@@ -1,15 +1,15 @@
-//! Compressed answers that are made of pieces: each piece is compressed once, by itself, and lists join them.
+//! gzip streams of independently compressed pieces, which lists join without compressing again.
 //!
-//! A piece ends on a whole byte and looks back at nothing before it, so pieces that follow each other are one stream. The
-//! checksum of the whole follows from those of the pieces: one multiplication of polynomials each.
+//! A piece ends on a byte boundary and has no back-references to earlier pieces, so concatenated pieces are one
+//! deflate stream. The CRC of the stream is combined from those of the pieces with one polynomial multiplication each.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Answers smaller than this are not worth it; upstream's limit.
+/// Minimum size of a compressed response; upstream's limit.
 pub const MIN_COMPRESSED_SIZE: usize = 128 * 1024;
 
-/// What every stream begins with: deflate, no name, no time, fastest, no system.
+/// The gzip header: deflate, no name, no time, fastest, unknown system.
 const HEADER: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 /// An empty last block.
 const END: &[u8] = &[0x03, 0x00];
@@ -26,7 +26,7 @@ pub struct GzipPiece {
     deflated: Bytes,
     checksum: u32,
     length: u32,
-    /// What the checksum of everything before is multiplied with.
+    /// Factor of the preceding checksum.
     shift: u32,
 }
 

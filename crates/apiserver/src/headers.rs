@@ -1,25 +1,25 @@
-//! Headers that every answer has.
+//! Headers of every response.
 
 use apiserver_core::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 
-/// The identity of a request.
+/// The audit ID header.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// A client's longer identity is cut, as upstream does.
+/// A longer audit ID of a client is truncated, as upstream does.
 const MAX_AUDIT_ID: usize = 64;
 
-/// The identity of a request: its client's, or a new one.
+/// The audit ID of a request: the client's or a new one.
 pub fn audit_id(headers: &HeaderMap) -> HeaderValue {
     let given = headers.get(AUDIT_ID).filter(|id| !id.is_empty());
     let given = given.and_then(|id| HeaderValue::from_bytes(&id.as_bytes()[..id.len().min(MAX_AUDIT_ID)]).ok());
     given.unwrap_or_else(|| {
-        // Nobody has to guess it: it only has to be different.
+        // The ID must be unique, not unpredictable.
         let id = uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid();
         HeaderValue::from_str(&id.to_string()).unwrap_or_else(|_| HeaderValue::from_static(""))
     })
 }
 
-/// Adds what is missing.
+/// Sets the audit ID and a default `Cache-Control`.
 pub fn set_response_headers(response: &mut Response<Body>, audit_id: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, audit_id);

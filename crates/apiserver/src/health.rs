@@ -1,7 +1,6 @@
-//! `/livez`, `/readyz` and `/healthz`: named checks, all together or one by one, under upstream's names where this server
-//! does the same thing.
+//! `/livez`, `/readyz` and `/healthz`: named health checks, with upstream's names for equivalent functions.
 //!
-//! What a fresh cluster has is made before the first request is answered, so those checks hold as soon as one can ask.
+//! Bootstrap objects are created before the first request, so the post-start hook checks pass from the start.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +9,14 @@ use http::{HeaderValue, Response, StatusCode, request::Parts};
 
 use crate::{Server, encode, paths};
 
-/// What must hold.
+/// The condition of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckCondition {
-    /// It was done before the first request.
+    /// Fulfilled before the first request.
     SinceStart,
-    /// The store answers.
+    /// The store is healthy.
     Store,
-    /// The server was not asked to end.
+    /// The server is not shutting down.
     Serving,
 }
 
@@ -27,7 +26,7 @@ struct HealthCheck {
     scope: CheckScope,
 }
 
-/// Whose check it is.
+/// The endpoints of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckScope {
     All,
@@ -45,11 +44,15 @@ const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 const CHECKS: &[HealthCheck] = &[
     startup_check("ping"),
     startup_check("log"),
-    // What speaks to the server from inside shows no certificate, so none can have expired.
-    HealthCheck { name: "loopback-serving-certificate", condition: CheckCondition::SinceStart, scope: CheckScope::Liveness },
+    // Loopback requests use no certificate, so none can expire.
+    HealthCheck {
+        name: "loopback-serving-certificate",
+        condition: CheckCondition::SinceStart,
+        scope: CheckScope::Liveness,
+    },
     HealthCheck { name: "etcd", condition: CheckCondition::Store, scope: CheckScope::All },
     HealthCheck { name: "etcd-readiness", condition: CheckCondition::Store, scope: CheckScope::Readiness },
-    // Views are complete before the first request.
+    // Indexes are complete before the first request.
     HealthCheck { name: "informer-sync", condition: CheckCondition::SinceStart, scope: CheckScope::Readiness },
     startup_check("poststarthook/start-apiserver-admission-initializer"),
     startup_check("poststarthook/generic-apiserver-start-informers"),
@@ -87,18 +90,18 @@ fn checks_of(root: &str) -> impl Iterator<Item = &'static HealthCheck> {
     CHECKS.iter().filter(move |check| check.scope != other)
 }
 
-/// Every check of every path, and whether it holds.
+/// The result of every check: endpoint, name and success.
 pub async fn check_results(server: &Server) -> Vec<(&'static str, &'static str, bool)> {
     let mut results = Vec::new();
     for root in ROOTS {
         for check in checks_of(root) {
-            check_results.push((root, check.name, check.run_check(server).await.is_none()));
+            results.push((root, check.name, check.run_check(server).await.is_none()));
         }
     }
-    check_results
+    results
 }
 
-/// Answers a path of health; `None` for other paths.
+/// Handles a health path; `None` for other paths.
 pub async fn handle_health(server: &Server, request: &Parts) -> Option<Response<Body>> {
     let path = request.uri.path().trim_start_matches('/').trim_end_matches('/');
     let (root, name) = path.split_once('/').unwrap_or((path, ""));
@@ -106,7 +109,9 @@ pub async fn handle_health(server: &Server, request: &Parts) -> Option<Response<
     if name.is_empty() {
         return Some(run_all_checks(server, request, root).await);
     }
-    let Some(check) = checks_of(root).find(|check| check.name == name) else { return Some(encode::not_found_response()) };
+    let Some(check) = checks_of(root).find(|check| check.name == name) else {
+        return Some(encode::not_found_response());
+    };
     Some(match check.run_counted(server, root).await {
         None => paths::text("ok"),
         Some(why) => failure_response(format!("internal server error: {why}\n")),
@@ -142,24 +147,26 @@ async fn run_all_checks(server: &Server, request: &Parts, root: &'static str) ->
 }
 
 impl HealthCheck {
-    /// The same for somebody who asked, which counts.
+    /// Runs the check and counts the result.
     async fn run_counted(&self, server: &Server, root: &'static str) -> Option<String> {
         let failure = self.run_check(server).await;
         server.shared.metrics.count_check(root, self.name, failure.is_none());
         failure
     }
 
-    /// Why it does not hold, if it does not.
+    /// Runs the check; returns the failure, if any.
     async fn run_check(&self, server: &Server) -> Option<String> {
         match self.condition {
             CheckCondition::SinceStart => None,
-            CheckCondition::Serving => server.shared.shutting_down.is_cancelled().then(|| "process is shutting down".to_owned()),
+            CheckCondition::Serving => {
+                server.shared.shutting_down.is_cancelled().then(|| "process is shutting down".to_owned())
+            }
             CheckCondition::Store => {
                 let limit = server.shared.options.serving.store_timeout;
                 match tokio::time::timeout(limit, server.registry().store().check_health()).await {
                     Ok(Ok(())) => None,
                     Ok(Err(error)) => Some(error.to_string()),
-                    Err(_) => Some("the store does not answer in time".to_owned()),
+                    Err(_) => Some("store health check timed out".to_owned()),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The API server: one pipeline from request to answer, for every resource and every verb.
+//! The API server: one request pipeline for every resource and verb.
 //!
 //! [`Server::serve_connections`] answers HTTPS, [`Server::local_service`] the components of the same process; both go through
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
@@ -53,7 +53,7 @@ pub use audit::{
 };
 pub use authn::{
     ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, CaBundleError, ConfigError, JwtIssuer, KeyError,
-    Limits, Mapping, PublicKey, ReviewVersion, UserTableError, TokenWebhook, Tokens, UserTable, client_verifier,
+    Limits, Mapping, PublicKey, ReviewVersion, TokenWebhook, Tokens, UserTable, UserTableError, client_verifier,
 };
 pub use authz::{self as authorize, Authorization, Mode};
 use bytes::Bytes;
@@ -64,26 +64,27 @@ use futures::{
 };
 use http_body_util::BodyExt;
 use registry::{
-    VirtualResource, VirtualResources, component_status::ComponentStatusHandler, reviews::ReviewHandler, token_request::TokenRequestHandler,
+    VirtualResource, VirtualResources, component_status::ComponentStatusHandler, reviews::ReviewHandler,
+    token_request::TokenRequestHandler,
 };
 pub use registry::{
     allocate::ip_network::{IpNetwork, ParseNetworkError},
     component_status::ComponentEndpoint,
 };
 pub use reload::{ReloadOptions, WatchedFile};
-pub use settings::{BuildInfo, ServingOptions, ServerOptions, ShutdownOptions};
+pub use settings::{BuildInfo, ServerOptions, ServingOptions, ShutdownOptions};
 use tokio::net::TcpListener;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone)]
 pub(crate) enum RequestOrigin {
     /// A component of this process, which needs no credentials.
     Component(User),
-    /// A connection.
+    /// A client connection.
     Peer(Arc<authn::ConnectionPeer>),
 }
 
@@ -106,13 +107,13 @@ const REVIEW_RESOURCES: [(&str, &str); 6] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-/// What an API server is made of.
+/// The components that an API server is built from.
 pub struct ServerConfig {
-    /// Where objects are kept.
+    /// The object store.
     pub store: Arc<dyn store::Store>,
-    /// How kubelets are reached for logs and exec: the cluster's CA and the client certificate they accept.
+    /// TLS configuration of kubelet connections: the cluster's CA and the kubelet client certificate.
     pub kubelet_tls: Arc<rustls::ClientConfig>,
-    /// Who signs the tokens of service accounts; without, there are none.
+    /// Signs and verifies service account tokens; `None` disables them.
     pub tokens: Option<Tokens>,
 }
 
@@ -128,43 +129,46 @@ struct ServerState {
     tokens: Option<Arc<Tokens>>,
     authenticator: Arc<authn::ReloadableAuthenticator>,
     impersonation_modes: impersonate::LastModeCache,
-    /// `None` where nothing is audited.
+    /// `None` if auditing is disabled.
     auditor: Option<Arc<audit::Auditor>>,
     flow_controller: Arc<flowcontrol::FlowController>,
     aggregator: Arc<aggregator::Aggregator>,
-    /// What containers have used.
+    /// Resource usage of containers.
     usage: Arc<admission::usage::Usage>,
     reloads: reload::ReloadMetrics,
     options: ServerOptions,
-    /// What the server says of its API.
+    /// Discovery and OpenAPI documents of built-in resources.
     built_in_documents: api::discovery::DocumentCache,
-    /// The same with custom resources.
+    /// Discovery and OpenAPI documents including custom resources.
     crd_documents: apiextensions::Pages,
     metrics: metrics::ServerMetrics,
     started: jiff::Timestamp,
-    /// What works in the background ends with the server.
+    /// Cancels background tasks when the server is dropped.
     _alive: DropGuard,
-    /// Cancelled once the server is asked to end: it is not ready from then on.
+    /// Cancelled when shutdown begins: the server is not ready from then on.
     shutting_down: CancellationToken,
-    /// Cancelled once no new connections are taken, or no new requests: watches end.
+    /// Cancelled after the shutdown delay: watches end.
     stopping: CancellationToken,
-    /// The requests of connections that are being answered.
+    /// The requests in flight.
     requests: TaskTracker,
 }
 
 impl Server {
-    /// An API server that has created the objects every cluster has.
+    /// Creates an API server with default options and writes the bootstrap objects.
     pub async fn new(config: ServerConfig) -> Result<Self, store::StoreError> {
         Self::with_options(config, ServerOptions::default()).await
     }
 
-    /// As [`Self::new`], with other than the usual settings.
-    pub fn with_options(config: ServerConfig, settings: ServerOptions) -> LocalBoxFuture<'static, Result<Self, store::StoreError>> {
+    /// As [`Self::new`], with options.
+    pub fn with_options(
+        config: ServerConfig,
+        settings: ServerOptions,
+    ) -> LocalBoxFuture<'static, Result<Self, store::StoreError>> {
         Box::pin(Self::build(config, settings))
     }
 
     async fn build(config: ServerConfig, mut settings: ServerOptions) -> Result<Self, store::StoreError> {
-        // Where everybody may do everything, everybody is at least known.
+        // With AlwaysAllow, anonymous requests are rejected, as upstream does.
         settings.authentication.anonymous &=
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         if settings.initializers.is_some() {
@@ -235,23 +239,25 @@ impl Server {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Who knows who may do what.
+    /// The authorizer chain.
     pub fn authorizers(&self) -> &authz::Authorizers {
         self.shared.registry.authorizers()
     }
 
-    /// Who knows who is who.
+    /// The current authenticator chain.
     fn authenticator(&self) -> Arc<authn::Authenticator> {
         self.shared.authenticator.get()
     }
 
-    /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
+    /// A discovery or OpenAPI document of the whole API, custom and aggregated resources included.
     fn api_document(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
-        let own = |name: &_| self.shared.crd_documents.get(&self.shared.built_in_documents, &self.registry().crds().rows(), name);
+        let own = |name: &_| {
+            self.shared.crd_documents.get(&self.shared.built_in_documents, &self.registry().crds().rows(), name)
+        };
         self.aggregator().merged_document(name, own)
     }
 
-    /// The rows that there are.
+    /// Resolves resource paths to built-in and custom resources.
     fn resource_resolver(&self) -> request::ResourceResolver<'_> {
         request::ResourceResolver { served: &self.shared.options.served, custom: Some(&**self.registry().crds()) }
     }
@@ -264,13 +270,13 @@ impl Server {
         &self.shared.registry
     }
 
-    /// A service that answers as if `user` had authenticated: how components of this process speak to the server.
+    /// A service for components of this process, whose requests are authenticated as `user`.
     pub fn local_service(&self, user: User) -> LocalService {
         LocalService { server: self.clone(), user }
     }
 
-    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. How `tls` should
-    /// ask for certificates is what [`client_verifier`] says.
+    /// Serves HTTPS on `listener` until `shutdown`, then ends watches and drains other requests. [`client_verifier`]
+    /// builds the client certificate verifier of `tls`.
     pub fn serve(
         self,
         listener: TcpListener,
@@ -292,18 +298,23 @@ fn virtual_resources(
     for (group, resource) in REVIEW_RESOURCES {
         resources.register_handler(group, resource, "", reviews.clone());
     }
-    resources.register_handler("", "serviceaccounts", "token", Arc::new(TokenRequestHandler { tokens: tokens.cloned() }));
+    resources.register_handler(
+        "",
+        "serviceaccounts",
+        "token",
+        Arc::new(TokenRequestHandler { tokens: tokens.cloned() }),
+    );
     let components = ComponentStatusHandler { components: settings.components.clone() };
     resources.register_handler("", "componentstatuses", "", Arc::new(components));
     resources
 }
 
-/// The first objects could not be read or written.
+/// A failed read or write of bootstrap objects.
 fn bootstrap_error(status: api::status::Status) -> store::StoreError {
-    store::StoreError::Unusable(format!("the cluster's first objects: {}", status.message))
+    store::StoreError::Unusable(format!("bootstrap objects: {}", status.message))
 }
 
-/// The server as a tower service of one user.
+/// A tower service that sends requests of one user to the server.
 #[derive(Clone)]
 pub struct LocalService {
     server: Server,

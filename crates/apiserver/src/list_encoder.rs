@@ -1,30 +1,31 @@
-//! Lists that are joined from their items: each item is written once in each form, kept with the cached document, and
-//! every list that shows it copies it, compressed or not.
+//! Encodes lists from cached item encodings: each item is encoded once per encoding, kept with the cached document and
+//! copied into every list, compressed or not.
 
 use std::sync::{Arc, OnceLock};
 
 use api::{Value, convert, json_encoder, protobuf, schema::FieldType, status::Status};
-use apiserver_core::{document::{self, TypeMetaPrefix}, request::ResourceRequest};
+use apiserver_core::{
+    document::{self, TypeMetaPrefix},
+    request::ResourceRequest,
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use registry::ListPage;
 use store::CachedItem;
 
-use crate::{
-    gzip::{self, GzipPiece, GzipStream},
-};
+use crate::gzip::{self, GzipPiece, GzipStream};
 
-/// The forms of one document in lists of its own version.
+/// Cached encodings of one document as a list item.
 #[derive(Default)]
 struct EncodedItem {
-    /// As an item of a list, with the comma before it, compressed.
+    /// JSON item with a leading comma, compressed.
     json: OnceLock<GzipPiece>,
-    /// As an item of a list.
+    /// Protobuf item.
     protobuf: OnceLock<Bytes>,
-    /// The same, compressed.
+    /// Protobuf item, compressed.
     protobuf_compressed: OnceLock<GzipPiece>,
 }
 
-/// A body, and whether it is compressed.
+/// An encoded list.
 pub struct EncodedList {
     /// The bytes to send.
     pub body: Bytes,
@@ -32,8 +33,13 @@ pub struct EncodedList {
     pub compressed: bool,
 }
 
-/// A list in JSON.
-pub fn encode_json_list(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<EncodedList, Status> {
+/// Encodes a list as JSON.
+pub fn encode_json_list(
+    target: &ResourceRequest,
+    metadata: &Value,
+    list: &ListPage,
+    compress: bool,
+) -> Result<EncodedList, Status> {
     let (kind, version) = (target.resource.kind, target.resource.api_version());
     let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
     let size: usize = head.len() + list.items.iter().map(|item| item.record.value.len() + 32).sum::<usize>();
@@ -59,8 +65,13 @@ pub fn encode_json_list(target: &ResourceRequest, metadata: &Value, list: &ListP
     Ok(EncodedList { body: out.freeze(), compressed: false })
 }
 
-/// A list in protobuf.
-pub fn encode_protobuf_list(target: &ResourceRequest, metadata: &Value, list: &ListPage, compress: bool) -> Result<EncodedList, Status> {
+/// Encodes a list as protobuf.
+pub fn encode_protobuf_list(
+    target: &ResourceRequest,
+    metadata: &Value,
+    list: &ListPage,
+    compress: bool,
+) -> Result<EncodedList, Status> {
     let items = ItemEncoder { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
     let written: Vec<Bytes> = list.items.iter().map(|item| items.encode_protobuf(item)).collect::<Result<_, _>>()?;
     let length = written.iter().map(Bytes::len).sum();
@@ -82,14 +93,14 @@ pub fn encode_protobuf_list(target: &ResourceRequest, metadata: &Value, list: &L
     Ok(EncodedList { body: out.freeze(), compressed: false })
 }
 
-/// Writes the items of one resource.
+/// Encodes the items of one resource.
 struct ItemEncoder<'a> {
     target: &'a ResourceRequest,
     tail: TypeMetaPrefix,
 }
 
 impl ItemEncoder<'_> {
-    /// The kept forms, if the document is in the version that is asked for.
+    /// The cached encodings, if the document is stored in the requested version.
     fn cached_encodings(&self, item: &CachedItem) -> Option<Arc<EncodedItem>> {
         self.tail.matches_document(&item.record.value).then(|| item.forms()).flatten()
     }
@@ -115,7 +126,7 @@ impl ItemEncoder<'_> {
         Ok(())
     }
 
-    /// An item with the comma before it.
+    /// A JSON item with a leading comma.
     fn encode_json(&self, item: &CachedItem) -> Result<BytesMut, Status> {
         let mut out = BytesMut::with_capacity(item.record.value.len() + 48);
         self.append_json(&mut out, item, true)?;
@@ -156,7 +167,7 @@ impl ItemEncoder<'_> {
     }
 }
 
-/// An item of a list: the list says version and kind.
+/// Removes `kind` and `apiVersion`, which the list has.
 pub fn without_type_meta(mut item: Value) -> Value {
     api::meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
     item

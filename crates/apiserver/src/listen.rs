@@ -1,4 +1,4 @@
-//! Accepts TLS connections and answers HTTP/1.1 and HTTP/2 on them.
+//! Accepts TLS connections and serves HTTP/1.1 and HTTP/2.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -18,58 +18,69 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    RequestOrigin, Server, activity::ConnectionActivity, bootstrap, paths, pipeline::{self, AnonymousResponse}, reload,
-    usage_sampler,
+    RequestOrigin, Server,
+    activity::ConnectionActivity,
+    bootstrap, paths,
+    pipeline::{self, AnonymousResponse},
+    reload, usage_sampler,
 };
 
-/// How long a client may take for the TLS handshake.
+/// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take for its first request, and for the headers of each, as upstream has it.
+/// Timeout of a client's first request and of request headers, as upstream's.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
-/// Large enough that a busy informer is not throttled.
+/// HTTP/2 flow control window, large enough for a busy informer.
 const STREAM_WINDOW: u32 = 4 << 20;
-/// The largest frame that is taken: most objects fit into one.
+/// Maximum HTTP/2 frame size; most objects fit into one frame.
 const MAX_FRAME: u32 = 256 << 10;
-/// How large the headers of a request may be together.
+/// Maximum size of all headers of a request.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
-/// How often a silent HTTP/2 client is asked whether it is still there.
+/// Interval of HTTP/2 pings to idle clients.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(180);
 /// Connections beyond this many wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 16_384;
-/// How long the server may take to say good-bye to others.
+/// Timeout of the final writes at shutdown: leases and audit events.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs until `shutdown`; then is not ready, goes on for the delay that the settings say, ends watches and drains.
-pub async fn serve_connections(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+/// Serves until `shutdown`; then reports not ready, waits for the shutdown delay, ends watches and drains requests.
+pub async fn serve_connections(
+    server: Server,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    shutdown: CancellationToken,
+) {
     let ends = server.shared.options.shutdown.clone();
     let stop = CancellationToken::new();
     let accepting = tokio::spawn(accept_connections(server.clone(), listener, tls, stop.clone()));
     let kept_up = tokio::spawn(run_background_tasks(server.clone()));
     shutdown.cancelled().await;
     server.shared.shutting_down.cancel();
-    // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
+    // The tasks end with the token unless the store hangs; after a panic the process is ending anyway.
     let _ = tokio::time::timeout(FINAL_WRITE_TIMEOUT, kept_up).await;
     tokio::time::sleep(ends.delay).await;
     server.shared.stopping.cancel();
     if ends.retry_after {
         server.shared.requests.close();
-        // Whoever takes longer is cut off below.
+        // Slower requests are cut off below.
         let _ = tokio::time::timeout(ends.drain, server.shared.requests.wait()).await;
     }
     stop.cancel();
-    // It panics only where a connection's place cannot be taken, and then there is nothing to drain.
+    // After a panic of the accept task there is nothing to drain.
     let Ok(connections) = accepting.await else { return };
     connections.close();
     if tokio::time::timeout(ends.drain, connections.wait()).await.is_err() {
-        tracing::info!(open = connections.len(), "connections still open after the drain time");
+        tracing::info!(
+            open = connections.len(),
+            "apiserver: connections still open after the drain timeout, closing them"
+        );
     }
     if let Some(auditor) = &server.shared.auditor {
-        // A webhook that does not answer keeps nobody from ending.
+        // A hanging audit webhook does not delay the shutdown further.
         let _ = tokio::time::timeout(FINAL_WRITE_TIMEOUT, auditor.flush()).await;
     }
 }
 
-/// What the server does besides answering, until it is asked to end.
+/// Runs the background tasks until shutdown begins.
 async fn run_background_tasks(server: Server) {
     let ending = server.shared.shutting_down.clone();
     let kept = bootstrap::run_bootstrap(server.clone(), ending.clone());
@@ -91,7 +102,7 @@ async fn run_background_tasks(server: Server) {
     );
 }
 
-/// Takes connections until `shutdown`; returns those that are still open.
+/// Accepts connections until `shutdown`; returns those that are still open.
 async fn accept_connections(
     server: Server,
     listener: TcpListener,
@@ -107,7 +118,7 @@ async fn accept_connections(
             None => break,
             Some(Ok((stream, _))) => stream,
             Some(Err(error)) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                tracing::warn!(%error, "apiserver: accepting a connection failed, retrying");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -122,7 +133,7 @@ async fn accept_connections(
 }
 
 async fn serve_connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, shutdown: CancellationToken) {
-    // Latency before throughput: answers are written whole.
+    // Responses are written whole, so latency matters more than packet count.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
@@ -156,14 +167,14 @@ async fn serve_connection(server: Server, stream: TcpStream, acceptor: TlsAccept
                 activity.leave();
             }
             let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-            // Proxies tell whom they ask for.
+            // Proxied requests carry the client's address.
             if let Some(address) = peer.address {
                 request.extensions_mut().insert(address);
             }
             let is_http2 = request.version() == http::Version::HTTP_2;
             let answer = pipeline::handle_request(server, RequestOrigin::Peer(peer), request).map(move |response| {
                 drop(counted);
-                // HTTP/2 costs the server more than its client: who is not known gets one request per connection.
+                // HTTP/2 costs the server more than its client: anonymous clients get one request per connection.
                 if is_http2 && response.extensions().get::<AnonymousResponse>().is_some() {
                     activity.leave();
                 }
@@ -190,7 +201,8 @@ async fn serve_connection(server: Server, stream: TcpStream, acceptor: TlsAccept
     }
 }
 
-/// Whether a request comes while the server ends and says so. Health and numbers are told until the end.
+/// Whether a request is rejected with `Retry-After` during shutdown. Health checks and metrics are served until the
+/// end.
 fn is_rejected_at_shutdown(server: &Server, request: &http::Request<Incoming>) -> bool {
     let exempt =
         ["/healthz", "/livez", "/metrics", "/readyz"].iter().any(|root| request.uri().path().starts_with(root));
@@ -205,7 +217,7 @@ fn shutting_down_response() -> Response<apiserver_core::Body> {
     response
 }
 
-/// How HTTP is spoken.
+/// Configures HTTP/1.1 and HTTP/2.
 fn connection_builder(server: &Server) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

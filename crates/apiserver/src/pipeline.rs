@@ -25,14 +25,20 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use registry::RequestOutcome;
 use tracing::Instrument;
 
-use crate::{RequestOrigin, Server, connect, deadline, encode, headers, impersonate, metrics::InFlightRequest, paths, watch};
+use crate::{
+    RequestOrigin, Server, connect, deadline, encode, headers, impersonate, metrics::InFlightRequest, paths, watch,
+};
 
 /// Response extension: the request was anonymous or unauthenticated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnonymousResponse;
 
 /// Handles one request. A panic in a later stage is logged and answered with 500; it ends no other request.
-pub(crate) fn handle_request(server: Server, origin: RequestOrigin, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+pub(crate) fn handle_request(
+    server: Server,
+    origin: RequestOrigin,
+    request: Request<Body>,
+) -> BoxFuture<'static, Response<Body>> {
     let span = tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), audit_id = tracing::field::Empty);
     Box::pin(handle_in_span(server, origin, request).instrument(span))
 }
@@ -169,7 +175,9 @@ impl RoutedRequest {
     fn start_counting(&self, server: &Server) -> InFlightRequest {
         match &self.route {
             RequestRoute::Resource(target) => InFlightRequest::for_resource(server, target),
-            RequestRoute::Aggregated { .. } => InFlightRequest::for_aggregated(server, &self.method, &self.path, self.verb_and_subresource().0),
+            RequestRoute::Aggregated { .. } => {
+                InFlightRequest::for_aggregated(server, &self.method, &self.path, self.verb_and_subresource().0)
+            }
             RequestRoute::Path { .. } => InFlightRequest::for_path(server, &self.method, &self.path),
         }
     }
@@ -192,11 +200,12 @@ async fn authenticate_request(
     let found = authenticator.authenticate_request(&mut shown).await;
     let notes = shown.notes;
     *request.headers_mut() = headers;
-    let found = found.inspect_err(|error| tracing::info!(path, %error, "unable to authenticate the request"));
+    let found = found
+        .inspect_err(|error| tracing::info!(path, %error, "apiserver: authentication failed, responding with 401"));
     (found.ok().map(Caller::Client), notes)
 }
 
-/// What the audit event of a request says of it, beyond its attributes.
+/// Audit data of a request besides its attributes.
 struct AuditedCall<'a> {
     caller: Option<Caller>,
     error_options: MediaTypeOptions,
@@ -284,7 +293,8 @@ async fn serve_request(
     mut routed: RoutedRequest,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let impersonated = impersonate_user(server, &caller, request.headers_mut(), &routed.authorizer_attributes()).await?;
+    let impersonated =
+        impersonate_user(server, &caller, request.headers_mut(), &routed.authorizer_attributes()).await?;
     let caller = impersonated.unwrap_or(caller);
     if let RequestRoute::Resource(target) = &mut routed.route {
         target.user = caller.user().clone();
@@ -296,7 +306,9 @@ async fn serve_request(
     };
     let (verb, subresource) = routed.verb_and_subresource();
     let result = match deadline::request_deadline(server, verb, subresource, &routed.query) {
-        Ok(deadline) => deadline.run_within(authorize_and_dispatch(server, &caller, error_options, routed, request)).await,
+        Ok(deadline) => {
+            deadline.run_within(authorize_and_dispatch(server, &caller, error_options, routed, request)).await
+        }
         Err(status) => Err(status),
     };
     if result.as_ref().is_err_and(|status| status.code == 504) {
@@ -422,7 +434,9 @@ async fn handle_resource(
     let outcome = server.registry().handle_request(&target, &input).await?;
     Ok(match outcome {
         RequestOutcome::Document { value, revision } => encode::document_response(&target, form, &value, revision)?,
-        RequestOutcome::Object { object, stored, code } => encode::written_object_response(&target, form, object, stored, code),
+        RequestOutcome::Object { object, stored, code } => {
+            encode::written_object_response(&target, form, object, stored, code)
+        }
         RequestOutcome::List(list) => encode::list_response(&target, form, list)?,
         RequestOutcome::Objects(objects) => encode::objects_response(&target, form, objects, serde_json::json!({})),
         RequestOutcome::Success(status) => encode::success_response(form, &status),

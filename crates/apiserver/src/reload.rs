@@ -1,8 +1,8 @@
-//! Files that configure who is who and who may do what, read again when they change. What is wrong with a new one is logged
-//! and counted, and the old one goes on counting.
+//! Reloads the authentication and authorization configuration files when they change. An invalid file is logged and
+//! counted, and the previous configuration stays in effect.
 //!
-//! As upstream has it, a new configuration of authorization may only name what was there at the start, besides webhooks;
-//! one of authentication replaces issuers and what is anonymous.
+//! As upstream, a reloaded authorization configuration may only name authorizer types that were enabled at start,
+//! besides webhooks; a reloaded authentication configuration replaces issuers and anonymous access.
 
 use std::{
     collections::BTreeMap,
@@ -21,26 +21,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Server, bootstrap};
 
-/// How often files are read.
+/// Default time between reads.
 pub const RELOAD_PERIOD: Duration = Duration::from_secs(60);
 
-/// A file that was read.
+/// A configuration file with its initial content.
 #[derive(Clone, Debug)]
 pub struct WatchedFile {
-    /// Where it is.
+    /// The path.
     pub file: PathBuf,
-    /// What it said.
+    /// The content at start.
     pub text: String,
 }
 
-/// Which files are read again.
+/// Configuration files that are reloaded.
 #[derive(Clone, Debug)]
 pub struct ReloadOptions {
     /// `--authorization-config`.
     pub authorization: Option<WatchedFile>,
     /// `--authentication-config`, and the issuers that are this server's own.
     pub authentication: Option<(WatchedFile, Vec<String>)>,
-    /// How often.
+    /// Time between reads.
     pub period: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Default for ReloadOptions {
     }
 }
 
-/// Reads the files again until `shutdown`.
+/// Reloads the files until `shutdown`.
 pub async fn run_reload(server: &Server, shutdown: &CancellationToken) {
     let ReloadOptions { authorization, authentication, .. } = &server.shared.options.reload;
     let authorization = async {
@@ -60,7 +60,8 @@ pub async fn run_reload(server: &Server, shutdown: &CancellationToken) {
     };
     let authentication = async {
         if let Some((watched, own)) = authentication {
-            watch_file(server, shutdown, "authentication", watched, |text| server.reload_authentication(text, own)).await;
+            watch_file(server, shutdown, "authentication", watched, |text| server.reload_authentication(text, own))
+                .await;
         }
     };
     tokio::join!(authorization, authentication);
@@ -93,7 +94,7 @@ async fn watch_file(
 }
 
 impl Server {
-    /// Lets a new configuration decide who may do what.
+    /// Replaces the authorizers.
     fn reload_authorization(&self, text: &str) -> Result<(), String> {
         let policies = self.shared.options.authorization.modes.iter().find_map(|mode| match mode {
             Mode::Abac(policies) => Some(policies),
@@ -103,7 +104,7 @@ impl Server {
         self.authorizers().replace(&modes)
     }
 
-    /// Lets a new configuration say who is who.
+    /// Replaces the authenticators.
     fn reload_authentication(&self, text: &str, own: &[String]) -> Result<(), String> {
         let file = AuthenticationFile::parse(text, own).map_err(|error| error.to_string())?;
         let mut settings = self.shared.options.authentication.clone();
@@ -112,26 +113,27 @@ impl Server {
             (settings.anonymous, settings.anonymous_paths) = (anonymous, paths);
         }
         let storage: Arc<dyn ObjectStorage> = self.shared.registry.clone();
-        let new = Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage).map_err(|error| error.to_string())?;
+        let new =
+            Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage).map_err(|error| error.to_string())?;
         self.shared.authenticator.replace(new);
         Ok(())
     }
 }
 
-/// How reloads went.
+/// Metrics of reloads.
 #[derive(Default)]
 pub struct ReloadMetrics(Mutex<BTreeMap<&'static str, ReloadCounts>>);
 
 #[derive(Clone, Default)]
 struct ReloadCounts {
-    /// Those that succeeded and those that failed: how many, and when the last was.
+    /// Count and last timestamp by status.
     counts: BTreeMap<&'static str, (u64, f64)>,
-    /// What counts now.
+    /// Hash of the applied configuration.
     hash: Option<String>,
 }
 
 impl ReloadMetrics {
-    /// A file was read again: what it says, if that counts.
+    /// Records a reload; `text` is the applied configuration, `None` for a failure.
     fn record_reload(&self, what: &'static str, text: Option<&str>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outcomes = all.entry(what).or_default();
@@ -191,7 +193,8 @@ mod tests {
 
     /// What becomes of a configuration in a server that began with roles.
     async fn check(text: &str, want: Result<(), &str>) {
-        let settings = ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+        let settings =
+            ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
         let (server, _dir) = fixture::start_server(settings).await;
         let got = server.reload_authorization(text);
         match want {
@@ -212,7 +215,8 @@ mod tests {
 
     #[tokio::test]
     async fn reloaded_authorizers_take_effect() {
-        let (server, _dir) = fixture::start_server(ServerOptions { authorization: all(), ..ServerOptions::default() }).await;
+        let (server, _dir) =
+            fixture::start_server(ServerOptions { authorization: all(), ..ServerOptions::default() }).await;
         let user = User { name: "joe".into(), ..User::default() };
         let may = async || {
             server
@@ -231,7 +235,8 @@ mod tests {
         let file = dir.path().join("authorization.yaml");
         let authorization = Some(WatchedFile { file: file.clone(), text: String::new() });
         let reload = ReloadOptions { authorization, period: Duration::from_millis(5), ..ReloadOptions::default() };
-        let (server, _dir) = fixture::start_server(ServerOptions { reload, authorization: all(), ..ServerOptions::default() }).await;
+        let (server, _dir) =
+            fixture::start_server(ServerOptions { reload, authorization: all(), ..ServerOptions::default() }).await;
         let lines = || {
             let mut page = MetricsPage::default();
             server.shared.reloads.write_metrics(&mut page, "host");
@@ -261,7 +266,8 @@ mod tests {
 
     #[tokio::test]
     async fn reloaded_authentication_config_sets_anonymous() {
-        let settings = ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+        let settings =
+            ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
         let (server, _dir) = fixture::start_server(settings).await;
         let file = |enabled: bool| {
             format!(

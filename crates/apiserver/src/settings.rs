@@ -1,4 +1,4 @@
-//! What whoever starts an API server may choose. Every choice has upstream's default.
+//! API server options; defaults match kube-apiserver's flags.
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
@@ -13,44 +13,44 @@ use registry::{allocate::ip_network::IpNetwork, component_status::ComponentEndpo
 
 use crate::reload::ReloadOptions;
 
-/// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
+/// API server options. [`Default`] matches kube-apiserver without flags, except for the service CIDR.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where members of the cluster reach this server; `None`: the service `kubernetes` gets no endpoints.
+    /// The advertised address and port; `None`: the service `kubernetes` gets no endpoints.
     pub advertise: Option<(IpAddr, u16)>,
     /// The node port of the service `kubernetes`.
     pub kubernetes_node_port: Option<u16>,
-    /// The ranges of service addresses: one, or one of each family.
+    /// Service CIDRs: one, or one per IP family.
     pub service_networks: Vec<IpNetwork>,
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
-    /// Which credentials are accepted.
+    /// Authentication options.
     pub authentication: AuthenticationConfig,
-    /// Who is asked before a write.
+    /// Admission options.
     pub admission: AdmissionSettings,
-    /// How aggregated API servers are reached.
+    /// Aggregation options.
     pub aggregation: AggregationOptions,
-    /// Who may do what.
+    /// Authorization modes.
     pub authorization: Authorization,
-    /// What is kept of who did what.
+    /// Audit options.
     pub audit: Audit,
-    /// How much is worked on at once.
+    /// Flow control and timeout options.
     pub load: Load,
-    /// How connections are served.
+    /// Options of connections and the store health check.
     pub serving: ServingOptions,
-    /// How the server ends.
+    /// Shutdown options.
     pub shutdown: ShutdownOptions,
-    /// Which groups and versions are served.
+    /// Enabled group-versions (`--runtime-config`).
     pub served: ApiResourceConfig,
-    /// Whether other API servers use the store too.
+    /// Whether other API servers share the store.
     pub shared_store: bool,
-    /// How long events are kept.
+    /// TTL of events.
     pub event_ttl: Duration,
-    /// The other parts of the control plane, of which `componentstatuses` tells.
+    /// The control plane components that `componentstatuses` reports.
     pub components: Vec<ComponentEndpoint>,
-    /// Which files are read again.
+    /// Configuration files that are reloaded.
     pub reload: ReloadOptions,
-    /// Whether there are initializers, and how long a creation waits for them.
+    /// Timeout of initializers; `None` disables them.
     pub initializers: Option<Duration>,
     /// The commit that was built, for `/version`.
     pub build: BuildInfo,
@@ -60,25 +60,25 @@ pub struct ServerOptions {
     pub host_name: String,
 }
 
-/// How connections are served.
+/// Options of connections and the store health check.
 #[derive(Clone, Debug)]
 pub struct ServingOptions {
-    /// Whether HTTP/2 is spoken.
+    /// Whether HTTP/2 is enabled.
     pub http2: bool,
-    /// Requests at once on one HTTP/2 connection.
+    /// Maximum concurrent streams of an HTTP/2 connection.
     pub streams: u32,
-    /// How long the store may take to say that it is well.
+    /// Timeout of store health checks.
     pub store_timeout: Duration,
 }
 
-/// How the server ends.
+/// Shutdown options.
 #[derive(Clone, Debug)]
 pub struct ShutdownOptions {
-    /// How long it goes on serving, not ready.
+    /// Time between not ready and the end of watches (`--shutdown-delay-duration`).
     pub delay: Duration,
-    /// How long requests may go on after that.
+    /// Timeout of requests in flight after that.
     pub drain: Duration,
-    /// Whether those that come meanwhile are told to try again, elsewhere; otherwise nobody listens to them.
+    /// Whether requests during shutdown get 429 with `Retry-After` (`--shutdown-send-retry-after`).
     pub retry_after: bool,
 }
 
@@ -125,7 +125,7 @@ impl Default for ShutdownOptions {
 /// The commit that a binary was built from.
 #[derive(Clone, Debug)]
 pub struct BuildInfo {
-    /// Commit hash; empty if it is not known.
+    /// Commit hash; empty if unknown.
     pub git_commit: String,
     /// Time of the commit in RFC 3339.
     pub date: String,

@@ -1,4 +1,4 @@
-//! Asks the kubelets what their containers use: `/metrics/resource`, in Prometheus's text.
+//! Samples the resource usage of containers from the kubelets' `/metrics/resource`.
 
 use std::{
     collections::HashMap,
@@ -14,17 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Server, connect};
 
-/// How often kubelets are asked.
+/// Time between samples.
 const SAMPLE_PERIOD: Duration = Duration::from_secs(60);
-/// How long one may take.
+/// Timeout of a kubelet request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest answer that is read.
+/// Maximum size of a metrics page.
 const MAX_PAGE: usize = 8 << 20;
 
 /// Namespace, pod and container.
 type ContainerKey = (String, String, String);
 
-/// What a kubelet says of a container.
+/// The usage of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct UsageReading {
     /// Seconds of CPU since it started.
@@ -38,7 +38,7 @@ pub async fn run_usage_sampler(server: &Server, shutdown: &CancellationToken) {
     let mut before = CpuReadings::default();
     loop {
         if let Err(status) = sample_kubelets(server, &mut before).await {
-            tracing::warn!(error = status.message, "cannot ask what containers use");
+            tracing::warn!(error = status.message, "usage sampler: sampling failed, retrying after the period");
         }
         if shutdown.run_until_cancelled(tokio::time::sleep(SAMPLE_PERIOD)).await.is_none() {
             return;
@@ -46,21 +46,21 @@ pub async fn run_usage_sampler(server: &Server, shutdown: &CancellationToken) {
     }
 }
 
-/// The seconds of CPU that containers had used when they were last asked about.
+/// CPU seconds of containers at the previous sample.
 #[derive(Default)]
 struct CpuReadings(HashMap<ContainerKey, (f64, Instant)>);
 
 impl CpuReadings {
-    /// Thousandths of a core since the last time.
+    /// CPU usage in millicores since the previous sample.
     fn cpu_rate(&self, container: &ContainerKey, seconds: f64, now: Instant) -> Option<u64> {
         let (earlier, at) = self.0.get(container)?;
         let elapsed = now.duration_since(*at).as_secs_f64();
-        // A container that was started anew counts from the beginning.
+        // A restarted container has no rate.
         (elapsed > 0.0 && seconds >= *earlier).then(|| ((seconds - earlier) / elapsed * 1000.0).round() as u64)
     }
 }
 
-/// Asks all kubelets once.
+/// Samples all kubelets once.
 async fn sample_kubelets(server: &Server, before: &mut CpuReadings) -> Result<(), Status> {
     let registry = server.registry();
     let pods = registry.list_objects(loopback::find_resource("", "v1", "pods")?, "").await?;
@@ -70,9 +70,13 @@ async fn sample_kubelets(server: &Server, before: &mut CpuReadings) -> Result<()
     for node in &nodes {
         let page = match tokio::time::timeout(REQUEST_TIMEOUT, fetch_metrics_page(server, meta::name(node))).await {
             Ok(Ok(page)) => page,
-            // A node that does not answer has other ways to be noticed.
+            // Unreachable nodes are handled by the node lifecycle controller.
             Ok(Err(error)) => {
-                tracing::debug!(node = meta::name(node), error, "the kubelet does not say what its containers use");
+                tracing::debug!(
+                    node = meta::name(node),
+                    error,
+                    "usage sampler: kubelet request failed, skipping the node"
+                );
                 continue;
             }
             Err(_) => continue,
@@ -107,15 +111,16 @@ fn container_images(pods: &[Value]) -> HashMap<ContainerKey, String> {
 async fn fetch_metrics_page(server: &Server, node: &str) -> Result<String, String> {
     let kubelet = connect::node_kubelet(server, node).await.map_err(|status| status.message)?;
     let request = Request::get("/metrics/resource").header(header::HOST, kubelet.host_and_port()).body(full_body(""));
-    let answer = kubelet.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
+    let answer =
+        kubelet.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
     if !answer.status().is_success() {
-        return Err(format!("it answers {}", answer.status()));
+        return Err(format!("kubelet responded with {}", answer.status()));
     }
     let body = Limited::new(answer.into_body(), MAX_PAGE).collect().await.map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }
 
-/// What a page says of each container.
+/// Parses the usage of each container.
 fn parse_metrics_page(page: &str) -> HashMap<ContainerKey, UsageReading> {
     let mut found: HashMap<ContainerKey, UsageReading> = HashMap::new();
     for line in page.lines() {

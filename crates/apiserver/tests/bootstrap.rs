@@ -35,7 +35,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 async fn the_policy_is_upstreams() {
     let folder = Path::new("../../../shared/fixtures/rbac");
     if !folder.exists() {
-        eprintln!("skipped: there is no {}", folder.display());
+        skip::skip_without_data(format!("there is no {}", folder.display()));
         return;
     }
     let (server, _dir) = fixture::server().await;

@@ -30,7 +30,8 @@ impl World {
         let (store, dir) = fixture::store().await;
         let authorization = Authorization { modes: vec![Mode::Rbac] };
         let admission = fixture::without_accounts();
-        let settings = ServerOptions { initializers: Some(patience), authorization, admission, ..ServerOptions::default() };
+        let settings =
+            ServerOptions { initializers: Some(patience), authorization, admission, ..ServerOptions::default() };
         let server = Server::with_options(fixture::config(store), settings).await.unwrap();
         Self { admin: server.local_service(fixture::admin()), server, _dir: dir }
     }

@@ -109,9 +109,8 @@ fn check_subject(request: &ResourceRequest, token_request: &Value) -> Result<(),
 fn complete_request(tokens: &Tokens, token_request: &mut Value, account: &Value, now: Timestamp) -> Result<(), Status> {
     let (uid, wanted) = (meta::uid(account), meta::uid(token_request));
     if !wanted.is_empty() && wanted != uid {
-        let why = format!(
-            "the UID in the token token_request ({wanted}) does not match the UID of the service account ({uid})"
-        );
+        let why =
+            format!("the UID in the token request ({wanted}) does not match the UID of the service account ({uid})");
         return Err(conflict_status(GROUP, KIND, meta::name(account), &why));
     }
     if meta::list_at(token_request, &["spec", "audiences"]).is_empty() {

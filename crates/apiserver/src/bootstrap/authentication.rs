@@ -1,9 +1,10 @@
-//! What extension API servers must know to trust the requests that this one passes on to them, and since when old tokens
-//! of service accounts are tracked.
+//! The config map `extension-apiserver-authentication`, by which extension API servers trust proxied requests, and the
+//! start date of legacy token tracking.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    clock, loopback::{self, LoopbackClient, ObjectKey},
+    clock,
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use authn::AuthenticationConfig;
 use registry::Registry;
@@ -14,7 +15,7 @@ use crate::ServerOptions;
 
 const NAMESPACE: &str = "kube-system";
 
-/// Creates what is missing and brings the authorities up to date.
+/// Creates missing config maps and updates the CA bundles.
 pub async fn reconcile_config_maps(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     let (system, resource) = (LoopbackClient::new(registry), loopback::find_resource("", "v1", "configmaps")?);
     let place = ObjectKey { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };

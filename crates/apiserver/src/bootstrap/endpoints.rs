@@ -1,11 +1,12 @@
-//! Where the service `kubernetes` leads: the addresses of all API servers that share a store. Each one says that it is
-//! alive with a record that ends by itself, as upstream's servers do under `/registry/masterleases`.
+//! Endpoints of the service `kubernetes`: the addresses of all API servers that share a store. Each server renews a
+//! lease under `/registry/masterleases`, as upstream's do.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use api::{Value, status::Status};
 use apiserver_core::{
-    document, loopback::{self, LoopbackClient, ObjectKey},
+    document,
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use serde_json::json;
 use store::{ListOptions, Precondition, WriteRequest};
@@ -18,26 +19,29 @@ const LEASE_TTL: Duration = Duration::from_secs(15);
 const PERIOD: Duration = Duration::from_secs(10);
 const NAME: &str = "kubernetes";
 
-/// Keeps the endpoints in step until `shutdown`, then takes this server's address out.
+/// Updates the endpoints until `shutdown`, then removes this server's address.
 pub async fn run_endpoint_leases(server: &Server, shutdown: &CancellationToken) {
     let Some((ip, port)) = server.shared.options.advertise else { return };
     loop {
         if let Err(status) = update_endpoints(server, ip, port, true).await {
-            tracing::warn!(error = status.message, "cannot update the endpoints of the service kubernetes");
+            tracing::warn!(
+                error = status.message,
+                "bootstrap: updating the endpoints of the service kubernetes failed, retrying"
+            );
         }
         if shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_none() {
             break;
         }
     }
-    // With a store of its own nobody else serves: the endpoints are right again at the next start.
+    // Without a shared store no other server is left, and the next start needs the same endpoints.
     if server.shared.options.shared_store
         && let Err(status) = update_endpoints(server, ip, port, false).await
     {
-        tracing::warn!(error = status.message, "cannot take this server out of the endpoints");
+        tracing::warn!(error = status.message, "bootstrap: removing this server from the endpoints failed");
     }
 }
 
-/// Says whether this server is there, and writes down which ones are.
+/// Writes the lease of this server and the endpoints of all live servers.
 pub async fn update_endpoints(server: &Server, ip: IpAddr, port: u16, serving: bool) -> Result<(), Status> {
     let mut alive = BTreeSet::new();
     if server.shared.options.shared_store {
@@ -66,7 +70,7 @@ async fn write_lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), S
         "subsets": [{"addresses": [{"ip": ip.to_string()}]}]});
     let value = serving.then(|| document::encode_document(&object));
     match store.write(WriteRequest { key: key.into(), precondition: guard, value, ttl: Some(LEASE_TTL) }).await {
-        // It ended, or another server of the same address was faster: the next step sees.
+        // The lease expired or another server with this address was faster: the next update retries.
         Ok(_) | Err(store::StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(Status::internal_error(error)),
     }
@@ -100,7 +104,7 @@ fn endpoint_slice_object(ips: &[String], own: IpAddr, port: u16) -> Value {
     })
 }
 
-/// Writes an object unless what is there says the same.
+/// Writes an object unless the stored one is equal.
 async fn write_if_changed(server: &Server, group: &str, resource: &str, wanted: &Value) -> Result<(), Status> {
     let system = LoopbackClient::new(&**server.registry());
     let place =

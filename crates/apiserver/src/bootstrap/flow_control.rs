@@ -12,7 +12,7 @@ use serde_json::json;
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
-/// Creates an object that is missing or brings it back, and says of a schema that its level exists.
+/// Creates a missing object or restores its spec, and sets the `Dangling` condition of flow schemas.
 pub async fn reconcile_object(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
     let object = &object;
     let producer = LoopbackClient::with_field_manager(registry, PRODUCER);

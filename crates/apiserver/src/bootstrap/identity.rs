@@ -1,10 +1,11 @@
-//! The lease under which this server is known among those that share a store, renewed while it serves.
+//! The identity lease of this server, renewed while it serves.
 
 use std::time::Duration;
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    clock, document, loopback::{self, LoopbackClient, ObjectKey},
+    clock, document,
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -24,14 +25,14 @@ pub async fn run_identity_lease(server: &Server, shutdown: &CancellationToken) {
     let settings = &server.shared.options;
     let name = server_identity(&settings.host_name);
     let holder = format!("{name}_{}", uuid::Uuid::new_v4());
-    // With a store of its own it has no others to be known among: writing once per life is enough.
+    // Without a shared store no other server reads it: renewing every half lease duration is enough.
     let period = if settings.shared_store { RENEW_PERIOD } else { Duration::from_secs(u64::from(LEASE_SECONDS) / 2) };
     loop {
-        if let Err(status) = renew_lease(server, &server_identity, &holder).await {
-            tracing::warn!(error = status.message, "cannot renew the lease of this server");
+        if let Err(status) = renew_lease(server, &name, &holder).await {
+            tracing::warn!(error = status.message, "bootstrap: renewing the identity lease failed, retrying");
         }
         if let Err(status) = delete_expired_leases(server).await {
-            tracing::warn!(error = status.message, "cannot remove the leases of servers that are gone");
+            tracing::warn!(error = status.message, "bootstrap: deleting expired identity leases failed, retrying");
         }
         if shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_none() {
             return;
@@ -42,10 +43,11 @@ pub async fn run_identity_lease(server: &Server, shutdown: &CancellationToken) {
 async fn renew_lease(server: &Server, name: &str, holder: &str) -> Result<(), Status> {
     let system = LoopbackClient::new(&**server.registry());
     let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
-    let place = ObjectKey { resource, namespace: NAMESPACE, server_identity };
-    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::now_in_micros()});
+    let place = ObjectKey { resource, namespace: NAMESPACE, name };
+    let spec =
+        json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::now_in_micros()});
     match system.read_object(place).await? {
-        None => super::create_missing(system, place, &lease_object(&server.shared.options, server_identity, spec)).await.map(drop),
+        None => super::create_missing(system, place, &lease_object(&server.shared.options, name, spec)).await.map(drop),
         Some(mut current) => {
             current["spec"] = spec;
             system.update_object(place, &current).await.map(drop)
@@ -53,7 +55,7 @@ async fn renew_lease(server: &Server, name: &str, holder: &str) -> Result<(), St
     }
 }
 
-/// Removes the leases of servers that have not renewed them.
+/// Deletes the leases of servers that stopped renewing them.
 async fn delete_expired_leases(server: &Server) -> Result<(), Status> {
     let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
     let range = ListOptions { prefix: document::storage_key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
@@ -86,7 +88,7 @@ fn lease_object(settings: &ServerOptions, name: &str, spec: Value) -> Value {
     json!({"metadata": metadata, "spec": spec})
 }
 
-/// The same name for the same machine: upstream's base 32 of half a SHA-256.
+/// The server identity of a host: base 32 of half a SHA-256, as upstream computes it.
 pub fn server_identity(host: &str) -> String {
     let mut hashed = Vec::new();
     for part in [host, "kube-apiserver"] {

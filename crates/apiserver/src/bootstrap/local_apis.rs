@@ -1,9 +1,9 @@
-//! An `APIService` for each group and version that this server serves itself, read from `apis.txt`: clients find the
-//! order of groups there, and aggregated servers register beside them.
+//! The local `APIService` of each group-version that this server serves, read from `apis.txt`.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    bootstrap_table as lines, loopback::{self, LoopbackClient, ObjectKey},
+    bootstrap_table as lines,
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use registry::Registry;
 use serde_json::json;

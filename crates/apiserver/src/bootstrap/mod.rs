@@ -1,4 +1,4 @@
-//! The objects that every cluster has from its first second, as a fresh kube-apiserver has them.
+//! Bootstrap objects that every cluster has, equal to those of a new kube-apiserver.
 //!
 //! [`create_objects`] runs at every start, before the first request: it makes what is missing and adds what a newer policy has,
 //! and leaves what administrators changed. [`run_usage_sampler`] keeps up what must be kept up while the server runs.
@@ -15,9 +15,7 @@ mod service;
 use std::time::Duration;
 
 use api::{Value, status::Status};
-use apiserver_core::{
-    loopback::{self, LoopbackClient, ObjectKey},
-};
+use apiserver_core::loopback::{self, LoopbackClient, ObjectKey};
 use futures::{StreamExt, TryStreamExt, stream};
 pub use identity::server_identity as identity;
 use registry::Registry;
@@ -27,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{Server, ServerOptions};
 
 const NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease", "default"];
-/// How often the first objects are looked after; nothing is written when they are there.
+/// Time between checks of the bootstrap objects; existing ones are not written.
 const RESTORE_PERIOD: Duration = Duration::from_secs(10);
-/// How many objects of a kind are written at once.
+/// Maximum number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 64;
 const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
     (
@@ -44,7 +42,7 @@ const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
     ),
 ];
 
-/// Creates what is missing.
+/// Creates missing bootstrap objects.
 pub async fn create_objects(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     create_namespaces(registry).await?;
     let services = async {
@@ -53,28 +51,42 @@ pub async fn create_objects(registry: &Registry, settings: &ServerOptions) -> Re
     };
     tokio::try_join!(
         services,
-        write_concurrently(authz::bootstrap_policy::objects()?.into_iter().map(|wanted| rbac::reconcile_policy_object(registry, wanted))),
+        write_concurrently(
+            authz::bootstrap_policy::objects()?
+                .into_iter()
+                .map(|wanted| rbac::reconcile_policy_object(registry, wanted))
+        ),
         write_concurrently(flowcontrol::bootstrap::objects()?.into_iter().map(
             |(resource, object): (&'static api::schema::Resource, Value)| flow_control::reconcile_object(
                 registry, resource, object
             )
         )),
-        write_concurrently(local_apis::api_service_objects()?.into_iter().map(|object| local_apis::create_api_service(registry, object))),
+        write_concurrently(
+            local_apis::api_service_objects()?
+                .into_iter()
+                .map(|object| local_apis::create_api_service(registry, object))
+        ),
         create_priority_classes(registry),
         authentication::reconcile_config_maps(registry, settings),
     )?;
     Ok(())
 }
 
-/// Writes side by side, so that fsyncs are shared.
-async fn write_concurrently<F: Future<Output = Result<(), Status>>>(writes: impl Iterator<Item = F>) -> Result<(), Status> {
+/// Writes concurrently, so that fsyncs are shared.
+async fn write_concurrently<F: Future<Output = Result<(), Status>>>(
+    writes: impl Iterator<Item = F>,
+) -> Result<(), Status> {
     stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES).try_collect().await
 }
 
-/// Keeps the server's endpoints and its identity up to date until `shutdown`, and brings back what nobody can do without.
+/// Keeps the server's endpoints and identity lease up to date and restores essential objects until `shutdown`.
 pub async fn run_bootstrap(server: Server, shutdown: CancellationToken) {
     let kept = shutdown.run_until_cancelled(restore_periodically(&server));
-    tokio::join!(endpoints::run_endpoint_leases(&server, &shutdown), identity::run_identity_lease(&server, &shutdown), kept);
+    tokio::join!(
+        endpoints::run_endpoint_leases(&server, &shutdown),
+        identity::run_identity_lease(&server, &shutdown),
+        kept
+    );
 }
 
 async fn restore_periodically(server: &Server) {
@@ -85,7 +97,10 @@ async fn restore_periodically(server: &Server) {
             service::reconcile_kubernetes_service(server.registry(), &server.shared.options).await
         };
         if let Err(status) = kept.await {
-            tracing::warn!(error = status.message, "cannot bring back the first namespaces and the service kubernetes");
+            tracing::warn!(
+                error = status.message,
+                "bootstrap: restoring the namespaces and the service kubernetes failed, retrying"
+            );
         }
     }
 }
@@ -108,7 +123,7 @@ async fn create_priority_classes(registry: &Registry) -> Result<(), Status> {
     Ok(())
 }
 
-/// Creates an object unless it is there; whether it was created.
+/// Creates an object if it is missing; returns whether it was created.
 async fn create_missing(system: LoopbackClient<'_>, place: ObjectKey<'_>, object: &Value) -> Result<bool, Status> {
     if system.read_object(place).await?.is_some() {
         return Ok(false);

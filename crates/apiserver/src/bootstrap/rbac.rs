@@ -7,7 +7,7 @@ use registry::Registry;
 
 use super::reconcile;
 
-/// Creates an object of the policy, or adds what it lacks.
+/// Creates an object of the policy or adds missing rules and subjects.
 pub async fn reconcile_policy_object(registry: &Registry, wanted: Wanted) -> Result<(), Status> {
     let system = LoopbackClient::new(registry);
     let Wanted { resource, object } = wanted;
@@ -19,7 +19,7 @@ pub async fn reconcile_policy_object(registry: &Registry, wanted: Wanted) -> Res
         return Ok(());
     }
     if current.get("roleRef") != object.get("roleRef") {
-        // What a binding binds cannot be changed: it is made anew.
+        // `roleRef` is immutable: the binding is recreated.
         system.delete_object(place).await?;
         return system.create_object(place, &object).await.map(drop);
     }

@@ -1,37 +1,42 @@
-//! Adds to a stored role or binding what the policy of this version has and it lacks. Nothing is ever taken away: what an
-//! administrator added stays.
+//! Adds missing rules, subjects and metadata of the bootstrap policy to a stored role or binding. Additions of
+//! administrators are kept.
 
 use api::{Value, meta};
 use serde_json::json;
 
-/// The current object with what it lacks of the wanted one; `None` if it lacks nothing.
+/// The current object with missing parts of the wanted one; `None` if nothing is missing.
 pub fn merge_missing(current: &Value, wanted: &Value) -> Option<Value> {
     let mut merged = current.clone();
     for field in ["labels", "annotations"] {
         let missing = wanted["metadata"][field].as_object().into_iter().flatten();
         for (key, value) in missing.filter(|(key, _)| current["metadata"][field].get(key.as_str()).is_none()) {
-            merge_missing["metadata"][field][key.as_str()] = value.clone();
+            merged["metadata"][field][key.as_str()] = value.clone();
         }
     }
     if wanted.get("aggregationRule").is_some() {
-        // Its rules are those of others, whom a controller watches.
+        // The aggregation controller fills in its rules.
         let path = ["aggregationRule", "clusterRoleSelectors"];
         let missing = missing_entries(current, wanted, &path, |list, one| list.contains(one));
-        append_entries(&mut merge_missing, &path, missing);
+        append_entries(&mut merged, &path, missing);
     } else {
-        append_entries(&mut merge_missing, &["rules"], missing_entries(current, wanted, &["rules"], is_rule_covered));
+        append_entries(&mut merged, &["rules"], missing_entries(current, wanted, &["rules"], is_rule_covered));
     }
     let missing = missing_entries(current, wanted, &["subjects"], |list, one| list.contains(one));
-    append_entries(&mut merge_missing, &["subjects"], missing);
-    (merge_missing != *current).then_some(merge_missing)
+    append_entries(&mut merged, &["subjects"], missing);
+    (merged != *current).then_some(merged)
 }
 
-fn missing_entries(current: &Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) -> Vec<Value> {
+fn missing_entries(
+    current: &Value,
+    wanted: &Value,
+    path: &[&str],
+    has: impl Fn(&[Value], &Value) -> bool,
+) -> Vec<Value> {
     let list = meta::list_at(current, path);
     meta::list_at(wanted, path).iter().filter(|one| !has(list, one)).cloned().collect()
 }
 
-/// Nothing to add must leave no trace: a list that is not there stays away.
+/// Appends entries; without any, an absent list stays absent.
 fn append_entries(object: &mut Value, path: &[&str], missing: Vec<Value>) {
     if missing.is_empty() {
         return;
@@ -48,7 +53,7 @@ fn is_rule_covered(rules: &[Value], wanted: &Value) -> bool {
     let texts = |field: &str| -> Vec<String> {
         let texts: Vec<String> =
             meta::list_at(wanted, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        // A rule without names is for all of them: that is one thing to cover too.
+        // A rule without names covers all names, which is one case too.
         if texts.is_empty() { vec![String::new()] } else { texts }
     };
     let fields = ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"];
@@ -60,15 +65,15 @@ fn is_rule_covered(rules: &[Value], wanted: &Value) -> bool {
             .flat_map(|case| values.iter().map(move |value| case.iter().cloned().chain([value.clone()]).collect()))
             .collect();
     }
-    cases
-        .iter()
-        .all(|case| rules.iter().any(|rule| fields.iter().zip(case).all(|(field, value)| rule_allows(rule, field, value))))
+    cases.iter().all(|case| {
+        rules.iter().any(|rule| fields.iter().zip(case).all(|(field, value)| rule_allows(rule, field, value)))
+    })
 }
 
 fn rule_allows(rule: &Value, field: &str, value: &str) -> bool {
     let list = meta::list_at(rule, &[field]);
     match field {
-        // No names: all of them. Otherwise whoever wants all of them does not get them.
+        // No names means all names; a list of names never covers all.
         "resourceNames" => list.is_empty() || list.iter().any(|one| one == value),
         "nonResourceURLs" | "resources" if list.is_empty() => value.is_empty(),
         "apiGroups" if list.is_empty() => value.is_empty(),

@@ -1,8 +1,9 @@
-//! The service `kubernetes`, through which pods reach the API server, and the range that services get addresses from.
+//! The service `kubernetes` and the default `ServiceCIDR`.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{
-    clock, loopback::{self, LoopbackClient, ObjectKey},
+    clock,
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use registry::Registry;
 use serde_json::json;
@@ -12,10 +13,10 @@ use crate::ServerOptions;
 
 const NAME: &str = "kubernetes";
 const CONTROLLER: &str = "kubernetes-service-cidr-controller";
-/// The port of the API server where nothing says which.
+/// The default port of the API server.
 const PORT: u16 = 6443;
 
-/// Creates the object of the default range and says that it is ready.
+/// Creates the default `ServiceCIDR` and sets its condition `Ready`.
 pub async fn create_service_cidr(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     let resource = loopback::find_resource("networking.k8s.io", "v1", "servicecidrs")?;
     let place = ObjectKey { resource, namespace: "", name: NAME };
@@ -32,7 +33,7 @@ pub async fn create_service_cidr(registry: &Registry, settings: &ServerOptions) 
         tracing::warn!(
             flag = wanted.join(","),
             object = found.join(","),
-            "the range of services is not that of the ServiceCIDR kubernetes: delete that object to replace it"
+            "bootstrap: the service CIDR differs from the ServiceCIDR kubernetes, delete that object to replace it"
         );
     }
     if !meta::list_at(&current, &["status", "conditions"]).is_empty() {
@@ -45,7 +46,7 @@ pub async fn create_service_cidr(registry: &Registry, settings: &ServerOptions) 
     LoopbackClient::with_field_manager(registry, CONTROLLER).apply_status(place, &status).await.map(drop)
 }
 
-/// Creates the service `kubernetes`, or brings its ports up to date.
+/// Creates the service `kubernetes` or updates its ports.
 pub async fn reconcile_kubernetes_service(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
     let Some(network) = settings.service_networks.first() else { return Ok(()) };
     let place =

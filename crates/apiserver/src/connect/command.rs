@@ -1,4 +1,4 @@
-//! `pods/<name>/exec` and `attach`: streams to a command in a container, or to its main process.
+//! `pods/<name>/exec` and `attach`: streams to a command or the main process of a container.
 
 use api::status::Status;
 use apiserver_core::{Body, request::ResourceRequest};
@@ -8,10 +8,10 @@ use streaming::{Streams, join, translate, websocket};
 use super::pod;
 use crate::Server;
 
-/// The protocol that no runtime speaks: it can close the command's input.
+/// The WebSocket protocol with a close signal, which container runtimes do not implement.
 const CLOSABLE: &str = "v5.channel.k8s.io";
 
-/// Answers a request for a command's streams.
+/// Handles exec and attach.
 pub async fn handle_command(
     server: &Server,
     target: &ResourceRequest,

@@ -1,4 +1,4 @@
-//! `pods/<name>/log`: what a container wrote, from the kubelet that has it.
+//! `pods/<name>/log`: container logs from the kubelet.
 
 use api::{meta, status::Status};
 use apiserver_core::{Body, BodyError, backend, body::full_body, request::ResourceRequest};
@@ -11,10 +11,10 @@ use streaming::{failed, messages, websocket};
 use super::{options::LogOptions, pod};
 use crate::Server;
 
-/// The longest refusal of a kubelet that is passed on.
+/// Maximum size of a kubelet's error text.
 const MAX_REFUSAL: usize = 50_000;
 
-/// Answers a request for a log, over WebSocket where a client wants that.
+/// Handles a log request, over WebSocket if requested.
 pub async fn handle_log(
     server: &Server,
     target: &ResourceRequest,
@@ -45,28 +45,29 @@ async fn fetch_log(server: &Server, target: &ResourceRequest) -> Result<Response
     }
     let request = Request::get(&path).header(header::HOST, kubelet.host_and_port()).body(full_body(""));
     let request = request.map_err(|error| Status::bad_request(format!("the log cannot be asked for: {error}")))?;
-    let answer = kubelet.send_request(request).await;
-    let answer = handle_log.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
-    if !handle_log.status().is_success() {
-        return Err(kubelet_error(target, handle_log).await);
+    let response = kubelet.send_request(request).await;
+    let response =
+        response.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
+    if !response.status().is_success() {
+        return Err(kubelet_error(target, response).await);
     }
-    let mut log = Response::new(handle_log.into_body().map_err(BodyError::new).boxed_unsync());
+    let mut log = Response::new(response.into_body().map_err(BodyError::new).boxed_unsync());
     log.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     log.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(log)
 }
 
-/// The log of a pod that is on no node yet.
+/// The empty log of an unscheduled pod.
 fn empty_log() -> Response<Body> {
     let mut response = Response::new(full_body(""));
     *response.status_mut() = http::StatusCode::NO_CONTENT;
     response
 }
 
-/// A kubelet says in plain text what is wrong; clients expect a `Status`.
-async fn kubelet_error(target: &ResourceRequest, answer: Response<Incoming>) -> Status {
-    let code = handle_log.status().as_u16();
-    let text = match Limited::new(handle_log.into_body(), MAX_REFUSAL).collect().await {
+/// Converts a kubelet's plain text error into a `Status`.
+async fn kubelet_error(target: &ResourceRequest, response: Response<Incoming>) -> Status {
+    let code = response.status().as_u16();
+    let text = match Limited::new(response.into_body(), MAX_REFUSAL).collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).trim_end().to_owned(),
         Err(error) => format!("the kubelet refused and its answer broke off: {error}"),
     };

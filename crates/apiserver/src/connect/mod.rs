@@ -1,5 +1,4 @@
-//! Requests that somebody else answers: kubelets (logs, exec, attach, port-forward) and whatever runs in pods and on nodes
-//! (proxy).
+//! Connect requests: kubelets serve logs, exec, attach and port-forward; pods, services and nodes serve proxy.
 //!
 //! The pipeline calls [`handle_watch`] once a request is allowed. Streams are passed on byte for byte; only clients that speak a
 //! newer protocol than kubelets do (WebSocket with a close signal, tunnels) are translated to SPDY.
@@ -44,7 +43,7 @@ pub async fn handle_connect(
     }
 }
 
-/// Asks admission about a stream. What it is asked about are the options of the request.
+/// Runs admission of a connect request; the object is its options.
 async fn admit_connect(server: &Server, target: &ResourceRequest) -> Result<(), Status> {
     let attributes = admission::AdmissionAttributes::connect(&**server.registry(), target);
     let (group, version, kind) = attributes.kind();

@@ -1,4 +1,4 @@
-//! Options in queries, read as upstream reads them.
+//! Query options of connect requests, parsed as upstream does.
 
 use api::{
     Value,
@@ -9,7 +9,7 @@ use apiserver_core::query::{Query, encode_query};
 use jiff::Timestamp;
 use serde_json::json;
 
-/// What of a log is wanted.
+/// Options of a log request.
 #[derive(Debug, Default, PartialEq)]
 pub struct LogOptions {
     /// Do not verify the kubelet's certificate.
@@ -58,14 +58,15 @@ impl LogOptions {
     }
 }
 
-/// The options of a stream as an object, as admission sees them.
+/// The options object that admission sees.
 pub fn options_object(query: &Query, subresource: &str) -> Value {
     let mut options = json!({});
     match subresource.split_once('/').unwrap_or((subresource, "")) {
         ("proxy", rest) if !rest.is_empty() => options["path"] = format!("/{rest}").into(),
         ("portforward", _) => {
-            let ports: Vec<i64> = query.get_all("ports").flat_map(|text| text.split(',')).flat_map(str::parse).collect();
-            if !kubelet_ports_query.is_empty() {
+            let ports: Vec<i64> =
+                query.get_all("ports").flat_map(|text| text.split(',')).flat_map(str::parse).collect();
+            if !ports.is_empty() {
                 options["ports"] = json!(ports);
             }
         }
@@ -91,22 +92,23 @@ fn check_minimum(errors: &mut Vec<FieldError>, name: &str, value: Option<i64>, l
     }
 }
 
-/// The query of a port-forward for a kubelet: the ports that clients without SPDY name.
+/// The kubelet's port-forward query: the ports that clients without SPDY request.
 pub fn kubelet_ports_query(query: &Query) -> Result<String, Status> {
     let number = |text: &str| {
-        let why = |_| Status::bad_request(format!("cannot convert to []int32: {}", parse_error_text("ParseUint", text)));
+        let why =
+            |_| Status::bad_request(format!("cannot convert to []int32: {}", parse_error_text("ParseUint", text)));
         text.parse::<u32>().map_err(why)
     };
     let ports = query.get_all("ports").flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
-    let ports = kubelet_ports_query.map(|port| number(port).map(|port| port.to_string())).collect::<Result<Vec<_>, _>>()?;
-    Ok(if kubelet_ports_query.is_empty() { String::new() } else { encode_query([("port", kubelet_ports_query.join(","))].into_iter()) })
+    let ports = ports.map(|port| number(port).map(|port| port.to_string())).collect::<Result<Vec<_>, _>>()?;
+    Ok(if ports.is_empty() { String::new() } else { encode_query([("port", ports.join(","))].into_iter()) })
 }
 
 fn parse_integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(|_| Status::bad_request(parse_error_text("ParseInt", text)))
 }
 
-/// What Go says of text that is no number.
+/// Go's error text for a malformed number.
 fn parse_error_text(function: &str, text: &str) -> String {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let large = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Which container a request is about, and where the kubelet of its pod listens.
+//! The pod, container and kubelet of a connect request.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{backend::Backend, loopback, request::ResourceRequest};
@@ -6,9 +6,9 @@ use streaming::failed;
 
 use crate::Server;
 
-/// Kinds of addresses of a node, the best first.
+/// Node address types in order of preference.
 const ADDRESSES: &[&str] = &["InternalIP", "Hostname", "InternalDNS", "ExternalDNS", "ExternalIP"];
-/// Where a kubelet listens that does not say.
+/// The default kubelet port.
 const KUBELET_PORT: u16 = 10250;
 
 /// The pod of a request.
@@ -16,11 +16,11 @@ pub async fn read_pod(server: &Server, target: &ResourceRequest) -> Result<Value
     Ok(server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?.0)
 }
 
-/// The container that a request names, or the only one.
+/// The requested container, or the only one.
 pub fn find_container(target: &ResourceRequest, pod: &Value) -> Result<String, Status> {
     let names = |lists: &[&str]| -> Vec<String> {
         let containers = lists.iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
-        containers.map(|container| meta::string_at(find_container, &["name"]).to_owned()).collect()
+        containers.map(|container| meta::string_at(container, &["name"]).to_owned()).collect()
     };
     let all = names(&["initContainers", "containers", "ephemeralContainers"]);
     let pod = &target.name;
@@ -38,7 +38,7 @@ pub fn find_container(target: &ResourceRequest, pod: &Value) -> Result<String, S
     }
 }
 
-/// The kubelet of the node that a pod is on, for a stream.
+/// The kubelet of a pod's node.
 pub async fn pod_kubelet(server: &Server, target: &ResourceRequest, pod: &Value) -> Result<Backend, Status> {
     let node = meta::string_at(pod, &["spec", "nodeName"]);
     if node.is_empty() {

@@ -1,4 +1,4 @@
-//! `pods/<name>/portforward`: connections to ports of a pod.
+//! `pods/<name>/portforward`: forwards connections to ports of a pod.
 
 use api::status::Status;
 use apiserver_core::{Body, request::ResourceRequest};
@@ -8,7 +8,7 @@ use streaming::{join, tunnel};
 use super::{options, pod};
 use crate::Server;
 
-/// Answers a request for a port-forward.
+/// Handles a port-forward request.
 pub async fn handle_port_forward(
     server: &Server,
     target: &ResourceRequest,

@@ -1,4 +1,4 @@
-//! Whom the headers name.
+//! Parses `Impersonate-*` headers.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
-/// Takes the headers away and says whom they name.
+/// Removes the `Impersonate-*` headers and returns the user that they name.
 pub fn take_impersonation_headers(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     // Most requests have none of them.
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
@@ -28,10 +28,12 @@ pub fn take_impersonation_headers(headers: &mut HeaderMap) -> Result<Option<User
     };
     if user.name.is_empty() {
         let alone = user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty();
-        let refused = || Status::bad_request(format!("requested {} without impersonating a user name", go_user_info(&user)));
+        let refused =
+            || Status::bad_request(format!("requested {} without impersonating a user name", go_user_info(&user)));
         return if alone { Ok(None) } else { Err(refused()) };
     }
-    let names: Vec<HeaderName> = headers.keys().filter(|name| is_impersonation_header(name.as_str())).cloned().collect();
+    let names: Vec<HeaderName> =
+        headers.keys().filter(|name| is_impersonation_header(name.as_str())).cloned().collect();
     names.into_iter().for_each(|name| drop(headers.remove(name)));
     Ok(Some(user))
 }
@@ -40,7 +42,7 @@ fn is_impersonation_header(name: &str) -> bool {
     matches!(name, USER | GROUP | UID) || name.starts_with(EXTRA)
 }
 
-/// A user as upstream shows it to whoever forgot the name.
+/// A user as Go formats it, for upstream's error text.
 fn go_user_info(user: &User) -> String {
     let list = |texts: &[String]| {
         let texts: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();

@@ -1,7 +1,7 @@
-//! Acting as somebody else: the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`, and whether who sent them may.
+//! Impersonation: the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…` and their authorization.
 //!
-//! The pipeline asks before anything else is done for a request. What comes back is the user that later stages see; the
-//! headers are gone, so that nobody can tell that somebody else asked.
+//! The pipeline resolves impersonation right after authentication. Later stages see only the impersonated user; the
+//! headers are removed.
 
 mod headers;
 mod modes;
@@ -17,19 +17,19 @@ use authz::Authorizers;
 use http::HeaderMap;
 use modes::MODES;
 
-/// How many requestors' ways are remembered.
+/// Maximum number of users in the cache.
 const MAX_CACHED_USERS: usize = 10_000;
 
-/// Somebody's other self.
+/// The impersonated user and the verb that permitted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImpersonatedUser {
-    /// Who it is.
+    /// The impersonated user.
     pub user: User,
-    /// The verb that allowed it; empty for the old way, which allows everything that the other may.
+    /// The verb of the constrained mode; empty for the legacy mode, which permits any request.
     pub constraint: &'static str,
 }
 
-/// Which way each requestor last succeeded: it is tried first the next time, and its reason is told if none succeeds.
+/// The last successful mode of each requestor: it is tried first, and its error is returned if no mode succeeds.
 #[derive(Default)]
 pub struct LastModeCache {
     last: Mutex<HashMap<String, usize>>,
@@ -49,8 +49,8 @@ impl LastModeCache {
     }
 }
 
-/// Who is to be impersonated in a request that `asked` describes; `None` if nobody is. 400 if the headers make no sense, 403
-/// if that is not allowed.
+/// Resolves the `Impersonate-*` headers of a request with these attributes; `None` if there are none. 400 for invalid
+/// headers, 403 if no mode permits it.
 pub async fn resolve_impersonation(
     authorizers: &Authorizers,
     ways: &LastModeCache,

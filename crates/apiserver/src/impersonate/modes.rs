@@ -1,7 +1,7 @@
-//! The ways to be allowed to act as somebody else.
+//! Impersonation modes.
 //!
-//! A constrained way needs two rights: to be this other (`impersonate:<mode>`), and to do what is asked for while being
-//! somebody else of this kind (`impersonate-on:<mode>:<verb>`). The old way needs one (`impersonate`), for anything.
+//! A constrained mode requires two verbs: `impersonate:<mode>` on the user and `impersonate-on:<mode>:<verb>` on the
+//! requested resource. The legacy mode requires `impersonate` and permits any request.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ use super::ImpersonatedUser;
 
 const GROUP: &str = "authentication.k8s.io";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// From so many on, the right to all of them is tried first.
+/// From this many entries on, the wildcard right is tried first.
 const WILDCARD_THRESHOLD: usize = 4;
 
-/// One way.
+/// One impersonation mode.
 pub struct ImpersonationMode {
-    /// Which others it is for, and what is asked about the requestor.
+    /// The users that it applies to.
     kind: ModeKind,
-    /// The right to be this other.
+    /// The verb on the impersonated user.
     verb: &'static str,
-    /// What the right to do something begins with; empty: it is not needed.
+    /// Prefix of the verb on the requested resource; empty if it is not checked.
     on: &'static str,
 }
 
@@ -39,22 +39,34 @@ enum ModeKind {
     AssociatedNode,
     Node,
     ServiceAccount,
-    /// Anybody else.
+    /// Any other user.
     User,
     Legacy,
 }
 
-/// All ways, narrow ones first.
+/// All modes, the most constrained first.
 pub const MODES: [ImpersonationMode; 5] = [
-    ImpersonationMode { kind: ModeKind::AssociatedNode, verb: "impersonate:associated-node", on: "impersonate-on:associated-node:" },
-    ImpersonationMode { kind: ModeKind::Node, verb: "impersonate:arbitrary-node", on: "impersonate-on:arbitrary-node:" },
-    ImpersonationMode { kind: ModeKind::ServiceAccount, verb: "impersonate:serviceaccount", on: "impersonate-on:serviceaccount:" },
+    ImpersonationMode {
+        kind: ModeKind::AssociatedNode,
+        verb: "impersonate:associated-node",
+        on: "impersonate-on:associated-node:",
+    },
+    ImpersonationMode {
+        kind: ModeKind::Node,
+        verb: "impersonate:arbitrary-node",
+        on: "impersonate-on:arbitrary-node:",
+    },
+    ImpersonationMode {
+        kind: ModeKind::ServiceAccount,
+        verb: "impersonate:serviceaccount",
+        on: "impersonate-on:serviceaccount:",
+    },
     ImpersonationMode { kind: ModeKind::User, verb: "impersonate:user-info", on: "impersonate-on:user-info:" },
     ImpersonationMode { kind: ModeKind::Legacy, verb: "impersonate", on: "" },
 ];
 
 impl ImpersonationMode {
-    /// Whom the requestor may be this way; `None` if it is not for such others.
+    /// Returns the impersonated user; `None` if the mode does not apply, 403 if it is not permitted.
     pub async fn check_mode(
         &self,
         authorizers: &Authorizers,
@@ -104,8 +116,8 @@ impl ImpersonationMode {
         }
     }
 
-    /// Who asks. That a pod's account is on the node has been found out: authorizers see which facts are known of it, and not
-    /// what they are, so that one right is for all nodes.
+    /// The requestor as authorizers see it. For an associated node only the keys of its extra fields are kept, so that
+    /// one right covers all nodes.
     fn requestor_info(&self, user: &User) -> User {
         let mut user = user.clone();
         if self.kind == ModeKind::AssociatedNode {
@@ -152,7 +164,9 @@ impl ImpersonationMode {
                 let masters = ResourceAttributes { name: MASTERS_GROUP, ..all };
                 return Err(rights.forbidden_status(masters, "impersonating the system:masters group is not allowed"));
             }
-            if groups.len() >= WILDCARD_THRESHOLD && rights.check_right(ResourceAttributes { name: "*", ..all }).await.is_ok() {
+            if groups.len() >= WILDCARD_THRESHOLD
+                && rights.check_right(ResourceAttributes { name: "*", ..all }).await.is_ok()
+            {
                 return Ok(());
             }
         }
@@ -162,14 +176,19 @@ impl ImpersonationMode {
         Ok(())
     }
 
-    async fn check_extra(&self, rights: &ImpersonationRights<'_>, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
+    async fn check_extra(
+        &self,
+        rights: &ImpersonationRights<'_>,
+        extra: &BTreeMap<String, Vec<String>>,
+    ) -> Result<(), Status> {
         let all =
             ResourceAttributes { group: GROUP, version: "v1", resource: "userextras", ..ResourceAttributes::default() };
         if self.is_constrained() {
             if let Some(why) = extra.iter().find_map(|(key, values)| extra_error(key, values)) {
                 return Err(rights.forbidden_status(all, &why));
             }
-            let many = extra.len() >= WILDCARD_THRESHOLD || extra.values().map(Vec::len).sum::<usize>() >= WILDCARD_THRESHOLD;
+            let many =
+                extra.len() >= WILDCARD_THRESHOLD || extra.values().map(Vec::len).sum::<usize>() >= WILDCARD_THRESHOLD;
             if many && rights.check_right(ResourceAttributes { name: "*", subresource: "*", ..all }).await.is_ok() {
                 return Ok(());
             }
@@ -183,7 +202,7 @@ impl ImpersonationMode {
     }
 }
 
-/// What is asked about who wants to be somebody else.
+/// Checks the rights of a requestor.
 struct ImpersonationRights<'a> {
     authorizers: &'a Authorizers,
     user: &'a User,
@@ -218,7 +237,7 @@ impl ImpersonationRights<'_> {
     }
 }
 
-/// As the chain decides; an authorizer that failed is a reason like any other.
+/// Authorizes a right; errors of authorizers become part of the 403 message.
 async fn authorize_right(authorizers: &Authorizers, attributes: &Attributes<'_>) -> Result<(), Status> {
     let verdict = authorizers.authorize(attributes).await;
     if verdict.is_allowed() {
@@ -233,13 +252,13 @@ async fn authorize_right(authorizers: &Authorizers, attributes: &Attributes<'_>)
     Err(forbidden(attributes, why))
 }
 
-/// The name of the node that is called so as a user.
+/// The node name of a `system:node:` user.
 fn node_name(user: &str) -> Option<&str> {
     let name = user.strip_prefix("system:node:")?;
     (name.len() <= 253 && name.split('.').all(is_label)).then_some(name)
 }
 
-/// What is wrong with an extra that somebody wants to have.
+/// The validation error of an impersonated extra field, if any.
 fn extra_error(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".into());

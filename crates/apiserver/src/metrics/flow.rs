@@ -1,4 +1,4 @@
-//! What flow control says of itself: seats, requests and waits by priority level and flow schema.
+//! Flow control metrics: seats, requests and waits by priority level and flow schema.
 
 use apiserver_core::metrics::MetricsPage;
 use flowcontrol::FlowController;
@@ -17,7 +17,7 @@ const DISPATCHED: &str = "[BETA] Number of requests executed by API Priority and
 const REJECTED: &str = "[BETA] Number of requests rejected by API Priority and Fairness subsystem";
 const WAITED: &str = "[BETA] Length of time a request spent waiting in its queue";
 
-/// Writes all of it.
+/// Writes the flow control metrics.
 pub fn write_flow_metrics(page: &mut MetricsPage, flow: &FlowController) {
     let levels = flow.levels();
     let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");

@@ -1,7 +1,7 @@
-//! `/metrics`: what the server counts, in Prometheus's text, under upstream's names.
+//! `/metrics`: server metrics in Prometheus text format, under upstream's names.
 //!
-//! Counting is a look-up by a key of static texts under a shared lock and an addition; nothing is allocated once a
-//! key is known. Whatever can be read when somebody asks (objects, processes, seats) is not counted at all.
+//! Counting is a lookup by static key under a shared lock and an addition, without allocation. Values that can be read
+//! on request (objects, process, seats) are not counted.
 
 mod flow;
 mod process;
@@ -27,7 +27,7 @@ const SECONDS: &[f64] = &[
 ];
 const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// Everything that is counted.
+/// The counters of the server.
 pub struct ServerMetrics {
     requests: CounterFamily<(RequestKey, u16)>,
     durations: HistogramFamily<RequestKey>,
@@ -38,7 +38,7 @@ pub struct ServerMetrics {
     writing: AtomicI64,
     handshake_errors: AtomicU64,
     panics: AtomicU64,
-    /// By path of health, name of the check and whether it held.
+    /// By health endpoint, check name and success.
     checked: CounterFamily<(&'static str, &'static str, bool)>,
 }
 
@@ -60,7 +60,7 @@ impl Default for ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// A client that could not agree on TLS.
+    /// Counts a failed TLS handshake.
     pub fn count_handshake_error(&self) {
         self.handshake_errors.fetch_add(1, Ordering::Relaxed);
     }
@@ -70,19 +70,23 @@ impl ServerMetrics {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request that was ended or refused in self-defence.
+    /// Counts a request that was terminated in self-defense.
     pub fn count_terminated(&self, key: RequestKey, code: u16) {
         self.terminated.add(&(key, code), 1);
     }
 
-    /// A health check that somebody asked for.
+    /// Counts a requested health check.
     pub fn count_check(&self, root: &'static str, name: &'static str, holds: bool) {
         self.checked.add(&(root, name, holds), 1);
     }
 
     fn write_request_metrics(&self, page: &mut MetricsPage) {
-        page.write_counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.to_labels(Some(*code), true));
-        page.write_histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.to_labels(None, true));
+        page.write_counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| {
+            key.to_labels(Some(*code), true)
+        });
+        page.write_histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| {
+            key.to_labels(None, true)
+        });
         page.write_histograms("apiserver_response_sizes", SIZE, &self.sizes, |key| key.to_labels(None, false));
         page.write_gauges("apiserver_longrunning_requests", LONG, &self.long_running, |key| key.to_labels(None, false));
         page.write_counters("apiserver_request_terminations_total", TERMINATED, &self.terminated, |(key, code)| {
@@ -97,10 +101,14 @@ impl ServerMetrics {
         page.write_header("ferry_panics_total", PANICS, "counter");
         page.write_sample("ferry_panics_total", "component=\"apiserver\"", self.panics.load(Ordering::Relaxed) as f64);
         page.write_header("apiserver_tls_handshake_errors_total", HANDSHAKE, "counter");
-        page.write_sample("apiserver_tls_handshake_errors_total", "", self.handshake_errors.load(Ordering::Relaxed) as f64);
+        page.write_sample(
+            "apiserver_tls_handshake_errors_total",
+            "",
+            self.handshake_errors.load(Ordering::Relaxed) as f64,
+        );
     }
 
-    /// The deprecated resources that somebody asked for.
+    /// Writes the deprecated APIs that were requested.
     fn write_deprecated(&self, page: &mut MetricsPage) {
         let requested = self.requests.collect_values().into_iter().filter_map(|((key, _), _)| key.deprecated_labels());
         page.write_header("apiserver_requested_deprecated_apis", DEPRECATED, "gauge");
@@ -133,7 +141,7 @@ const STORED: &str = "[STABLE] Size of the storage database file physically allo
 const BUILD: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
 build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
 
-/// The page.
+/// The metrics page.
 pub async fn metrics_response(server: &Server) -> Response<Body> {
     let mut page = MetricsPage::default();
     server.shared.metrics.write_request_metrics(&mut page);
@@ -155,7 +163,7 @@ pub async fn metrics_response(server: &Server) -> Response<Body> {
     response
 }
 
-/// The page of health checks alone.
+/// The page of health check metrics.
 pub async fn slis_response(server: &Server) -> Response<Body> {
     let mut page = MetricsPage::default();
     write_check_metrics(server, &mut page).await;
@@ -168,14 +176,19 @@ async fn write_check_metrics(server: &Server, page: &mut MetricsPage) {
         let value = if holds { 1.0 } else { 0.0 };
         page.write_sample("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
     }
-    page.write_counters("kubernetes_healthchecks_total", CHECKED, &server.shared.metrics.checked, |(root, name, holds)| {
-        format!("name={name:?},status={:?},type={root:?}", if *holds { "success" } else { "error" })
-    });
+    page.write_counters(
+        "kubernetes_healthchecks_total",
+        CHECKED,
+        &server.shared.metrics.checked,
+        |(root, name, holds)| {
+            format!("name={name:?},status={:?},type={root:?}", if *holds { "success" } else { "error" })
+        },
+    );
 }
 
-/// Ports on nodes that are taken and free.
+/// Writes the node port allocator metrics.
 async fn write_allocator_metrics(server: &Server, page: &mut MetricsPage) {
-    // A store that fails is told of by the health checks.
+    // Health checks report a failing store.
     let Ok(taken) = server.registry().pools().ports.allocated_ports(server.registry()).await else { return };
     let all = server.shared.options.node_ports.len();
     for (what, help, value) in [
@@ -188,15 +201,15 @@ async fn write_allocator_metrics(server: &Server, page: &mut MetricsPage) {
     }
 }
 
-/// How much disk the store takes.
+/// Writes the size of the store.
 async fn write_store_size(server: &Server, page: &mut MetricsPage) {
-    // A store that fails is told of by the health checks.
+    // Health checks report a failing store.
     let Ok(size) = server.registry().store().disk_usage().await else { return };
     page.write_header("apiserver_storage_size_bytes", STORED, "gauge");
     page.write_sample("apiserver_storage_size_bytes", "storage_cluster_id=\"etcd-0\"", size as f64);
 }
 
-/// How many objects of each resource are stored.
+/// Writes the number of stored objects by resource.
 async fn write_object_counts(server: &Server, page: &mut MetricsPage) {
     page.write_header("apiserver_storage_objects", OBJECTS, "gauge");
     let mut seen = Vec::new();

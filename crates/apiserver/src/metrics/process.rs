@@ -1,14 +1,14 @@
-//! What the kernel knows of this process.
+//! Process metrics from `/proc`.
 
 use std::fs;
 
 use apiserver_core::metrics::MetricsPage;
 
-/// The kernel's unit of CPU time, which is the same on all machines that this runs on.
+/// The kernel's unit of CPU time, equal on all supported architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_SIZE: f64 = 4096.0;
 
-/// Writes the values that can be read; others are left out.
+/// Writes the process metrics that can be read.
 pub fn write_process_metrics(page: &mut MetricsPage, started: jiff::Timestamp) {
     let mut put = |name: &str, help: &str, kind: &str, value: Option<f64>| {
         if let Some(value) = value {
@@ -17,7 +17,7 @@ pub fn write_process_metrics(page: &mut MetricsPage, started: jiff::Timestamp) {
         }
     };
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name before it may have spaces and brackets.
+    // The preceding process name may contain spaces and parentheses.
     let fields: Vec<f64> =
         stat.rsplit(')').next().unwrap_or_default().split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect();
     let field = |at: usize| fields.get(at).copied();

@@ -1,4 +1,4 @@
-//! What is counted of each request: from when it is begun until its answer, or its stream, is at an end.
+//! Request metrics: from the start of a request until the end of its response or stream.
 
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 
 use crate::Server;
 
-/// What a request is counted under. All texts are static, so that nothing a client invents is kept.
+/// The metric labels of a request. All values are static, so that clients cannot create new series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey {
     verb: &'static str,
@@ -23,7 +23,7 @@ pub struct RequestKey {
 }
 
 impl RequestKey {
-    /// Of a request for a resource.
+    /// The key of a resource request.
     pub fn for_resource(target: &ResourceRequest) -> Self {
         let resource = &target.resource;
         let subresource = target.subresource.split('/').next().unwrap_or_default();
@@ -44,7 +44,7 @@ impl RequestKey {
         }
     }
 
-    /// Of a request for something else.
+    /// The key of a non-resource request.
     pub fn for_path(method: &Method, path: &str) -> Self {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         const ROOTS: [&str; 12] = [
@@ -73,7 +73,7 @@ impl RequestKey {
         }
     }
 
-    /// As Prometheus reads it, if what was asked for is deprecated: in which release it ends.
+    /// The labels of a deprecated API with its removal release; `None` if it is not deprecated.
     pub fn deprecated_labels(&self) -> Option<String> {
         let Self { group, version, resource, subresource, .. } = self;
         let removed = schema().resource(group, version, resource)?.removed_in()?;
@@ -82,7 +82,7 @@ impl RequestKey {
         ))
     }
 
-    /// As Prometheus reads them.
+    /// The Prometheus labels.
     pub fn to_labels(&self, code: Option<u16>, dry_run: bool) -> String {
         let mut labels = String::new();
         if let Some(code) = code {
@@ -101,7 +101,7 @@ impl RequestKey {
     }
 }
 
-/// Upstream's words: the method, but for reads of many and streams.
+/// The metric verb: the method, except for LIST, WATCH and CONNECT.
 fn metric_verb(target: &ResourceRequest) -> &'static str {
     if is_long_running(target) && target.verb != "watch" {
         return "CONNECT";
@@ -117,12 +117,12 @@ fn metric_verb(target: &ResourceRequest) -> &'static str {
     }
 }
 
-/// Whether a request goes on after its answer has begun.
+/// Whether the response is a stream.
 pub fn is_long_running(target: &ResourceRequest) -> bool {
     target.verb == "watch" || apiserver_core::request::is_streaming(&target.subresource)
 }
 
-/// A request that is worked on.
+/// A request in flight.
 pub struct InFlightRequest {
     server: Server,
     key: RequestKey,
@@ -138,7 +138,7 @@ enum RequestKind {
 }
 
 impl InFlightRequest {
-    /// Begins to count a request for a resource.
+    /// Starts counting a resource request.
     pub fn for_resource(server: &Server, target: &ResourceRequest) -> Self {
         let kind = match target.verb {
             _ if is_long_running(target) => RequestKind::Stream,
@@ -148,12 +148,12 @@ impl InFlightRequest {
         Self::start(server, RequestKey::for_resource(target), kind)
     }
 
-    /// Begins to count a request for something else.
+    /// Starts counting a non-resource request.
     pub fn for_path(server: &Server, method: &Method, path: &str) -> Self {
         Self::start(server, RequestKey::for_path(method, path), RequestKind::Read)
     }
 
-    /// Begins to count a request that another server answers.
+    /// Starts counting an aggregated request.
     pub fn for_aggregated(server: &Server, method: &Method, path: &str, verb: &str) -> Self {
         let kind = match verb {
             "watch" => RequestKind::Stream,
@@ -169,7 +169,7 @@ impl InFlightRequest {
         this
     }
 
-    /// What it is counted under.
+    /// The metric key.
     pub fn key(&self) -> RequestKey {
         self.key
     }
@@ -187,7 +187,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Notes the answer. A stream counts until its body is dropped.
+    /// Records the response. A stream counts until its body is dropped.
     pub fn record_response(self, response: Response<Body>) -> Response<Body> {
         let metrics = &self.server.shared.metrics;
         metrics.requests.add(&(self.key, response.status().as_u16()), 1);

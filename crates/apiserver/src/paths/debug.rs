@@ -1,4 +1,4 @@
-//! `/statusz` and `/flagz`: what this process is, for people who look.
+//! `/statusz` and `/flagz`: debug pages.
 
 use apiserver_core::{Body, clock};
 use http::Response;
@@ -9,7 +9,7 @@ use crate::Server;
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees \
 and is for debugging purposes only.";
 
-/// Since when it runs, and what it is.
+/// Start time, uptime and version.
 pub fn statusz_response(server: &Server) -> Response<Body> {
     let started = server.shared.started;
     let seconds = clock::now().duration_since(started).as_secs();
@@ -23,7 +23,7 @@ pub fn statusz_response(server: &Server) -> Response<Body> {
     ))
 }
 
-/// The flags with the values that count.
+/// The flags with their effective values.
 pub fn flagz_response(server: &Server) -> Response<Body> {
     let lines: String = server.shared.options.flags.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     text(format!("\napiserver flagz\n{WARNING}\n{lines}"))

@@ -1,4 +1,4 @@
-//! `/api` and `/apis`: groups, versions and resources, one by one or all at once.
+//! Discovery: `/api` and `/apis`, per group-version or aggregated.
 
 use api::{
     discovery::{self, AggregatedVersion, DocumentName},
@@ -10,7 +10,7 @@ use http::{Response, header, request::Parts};
 use super::{accepted_types, tagged};
 use crate::{Server, encode};
 
-/// Answers a path of discovery, or 404.
+/// Handles a discovery path; 404 if it is unknown.
 pub fn handle_discovery(server: &Server, request: &Parts, parts: &[&str]) -> Result<Response<Body>, Status> {
     if let (["api" | "apis"], Some(version)) = (parts, aggregated_version(request)) {
         return Ok(aggregated_response(server, request, version, parts == ["api"]));
@@ -28,16 +28,17 @@ pub fn handle_discovery(server: &Server, request: &Parts, parts: &[&str]) -> Res
     };
     let Some(page) = server.api_document(&name) else { return Ok(encode::not_found_response()) };
     match name {
-        // Upstream's aggregator answers these itself, and in other words.
+        // Upstream's aggregator serves these with another error text.
         DocumentName::Groups | DocumentName::Group(_) if !super::accepts_any(request, &negotiation::media_types()) => {
             Err(Status::not_acceptable(&negotiation::media_types().join(", ")))
         }
         DocumentName::Groups | DocumentName::Group(_) => Ok(encode::json_bytes_response(200, page.bytes)),
-        _ => super::check_accept(request, &negotiation::media_types()).map(|()| encode::json_bytes_response(200, page.bytes)),
+        _ => super::check_accept(request, &negotiation::media_types())
+            .map(|()| encode::json_bytes_response(200, page.bytes)),
     }
 }
 
-/// The version of the aggregated form that a client asks for first.
+/// The first accepted version of aggregated discovery.
 fn aggregated_version(request: &Parts) -> Option<AggregatedVersion> {
     accepted_types(request).find_map(|choice| {
         let mut parts: Vec<&str> = choice.split(';').map(str::trim).collect();
@@ -60,10 +61,12 @@ fn aggregated_response(server: &Server, request: &Parts, version: AggregatedVers
         AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
     let page = server.api_document(&DocumentName::Aggregated { core, version });
-    page.map_or_else(encode::not_found_response, |page| tagged::with_cache_control(tagged::document_response(request, &page, content_type), "public"))
+    page.map_or_else(encode::not_found_response, |page| {
+        tagged::with_cache_control(tagged::document_response(request, &page, content_type), "public")
+    })
 }
 
-/// Where clients find the server: what it advertises, else what they called it.
+/// The server address: the advertised one, else the request's host.
 pub fn server_address(server: &Server, request: &Parts) -> String {
     if let Some((ip, port)) = server.shared.options.advertise {
         return std::net::SocketAddr::new(ip, port).to_string();

@@ -1,4 +1,4 @@
-//! Everything that is not a resource: discovery, OpenAPI, version, health, metrics, and what the server says of itself.
+//! Non-resource paths: discovery, OpenAPI, version, health, metrics and debug pages.
 
 mod debug;
 mod discovery;
@@ -14,25 +14,28 @@ use serde_json::json;
 
 use crate::{Server, encode, health, metrics};
 
-/// The first parts of paths that can be read, and nothing else done to them.
+/// First segments of read-only paths.
 const READ_ONLY_ROOTS: &[&str] =
     &["api", "apis", "flagz", "healthz", "livez", "metrics", "openapi", "readyz", "statusz", "version"];
 
-/// Answers a path, or 404.
+/// Handles a non-resource path; 404 if it is unknown.
 pub async fn handle_path(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
     let path = request.uri.path();
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        // Below a group-version there are resources; those that are not known are nothing at all.
+        // Unknown resources below a group-version are 404.
         let resource = first == "apis" && path.trim_matches('/').split('/').count() > 3;
         let known = READ_ONLY_ROOTS.contains(&first) && !resource;
         return if known { Err(Status::method_not_allowed()) } else { Ok(encode::not_found_response()) };
     }
-    if let Some(answer) = health::handle_health(server, request).await {
-        return Ok(handle_path);
+    if let Some(response) = health::handle_health(server, request).await {
+        return Ok(response);
     }
-    if let Some((document, media_type)) =
-        server.shared.tokens.as_ref().and_then(|tokens| tokens.published(path, &discovery::server_address(server, request)))
+    if let Some((document, media_type)) = server
+        .shared
+        .tokens
+        .as_ref()
+        .and_then(|tokens| tokens.published(path, &discovery::server_address(server, request)))
     {
         let mut response = encode::json_response(200, &document);
         let headers = response.headers_mut();
@@ -57,18 +60,20 @@ pub async fn handle_path(server: &Server, request: &Parts) -> Result<Response<Bo
     })
 }
 
-/// 406 in the words of upstream's router, unless a client accepts one of the types that a path has.
+/// 406 with the text of upstream's router, unless the client accepts one of `types`.
 fn check_accept(request: &Parts, types: &[&str]) -> Result<(), Status> {
     if accepts_any(request, types) { Ok(()) } else { Err(negotiation::not_acceptable_status(types)) }
 }
 
-/// Whether a client accepts one of these types; who says nothing accepts all.
+/// Whether the client accepts one of these types; without an `Accept` header it accepts all.
 fn accepts_any(request: &Parts, types: &[&str]) -> bool {
     let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
-    accepted_types(request).map(media).any(|media| media.is_empty() || media == "*/*" || types.contains(&media.as_str()))
+    accepted_types(request)
+        .map(media)
+        .any(|media| media.is_empty() || media == "*/*" || types.contains(&media.as_str()))
 }
 
-/// The media types that a client accepts, in its order.
+/// The media types of the `Accept` header, in order.
 fn accepted_types(request: &Parts) -> impl Iterator<Item = &str> {
     let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.split(',').map(str::trim)

@@ -1,5 +1,5 @@
-//! `/openapi`: version 2 as one document, version 3 as an index of documents whose addresses change with their content, so
-//! that clients may keep them for good.
+//! `/openapi`: v2 as one document, v3 as an index of documents with content hashes in their URLs, so that clients may
+//! cache them permanently.
 
 use api::discovery::DocumentName;
 use apiserver_core::{Body, body::full_body, query::Query};
@@ -11,10 +11,10 @@ use crate::{Server, encode};
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// What upstream calls the same in its newer spelling.
+/// The newer spelling of the same media type.
 const PROTOBUF_DOT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Answers a path of OpenAPI, or 404.
+/// Handles an OpenAPI path; 404 if it is unknown.
 pub fn handle_openapi(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body> {
     let (name, content_type) = match rest {
         ["v2"] => match negotiate_v2(request) {
@@ -29,18 +29,18 @@ pub fn handle_openapi(server: &Server, request: &Parts, rest: &[&str]) -> Respon
     page.map_or_else(encode::not_found_response, |page| tagged::document_response(request, &page, content_type))
 }
 
-/// The form of version 2 that a client asks for first.
+/// The first accepted encoding of OpenAPI v2.
 fn negotiate_v2(request: &Parts) -> Option<(DocumentName, &'static str)> {
     let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
     accepted_types(request).map(media).find_map(|media| match media.as_str() {
-        // Go's clients cannot read the older spelling, which they ask for.
+        // Go clients request the older spelling but cannot parse it in the response.
         PROTOBUF | PROTOBUF_DOT => Some((DocumentName::OpenApi2Protobuf, PROTOBUF_DOT)),
         "" | JSON | "application/*" | "*/*" => Some((DocumentName::OpenApi2, JSON)),
         _ => None,
     })
 }
 
-/// A code of which upstream says no more here.
+/// A response without a body, as upstream sends here.
 fn empty_response(code: StatusCode) -> Response<Body> {
     let mut response = Response::new(full_body(Bytes::new()));
     *response.status_mut() = code;
@@ -62,7 +62,7 @@ fn handle_v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
     }
 }
 
-/// The address names the content: it never changes.
+/// Marks a response as immutable, because its URL contains the hash.
 fn immutable_response(response: Response<Body>) -> Response<Body> {
     let mut response = tagged::with_cache_control(response, "public, immutable");
     let year = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(365 * 24);

@@ -1,11 +1,11 @@
-//! Documents that clients keep: each has a tag, and who shows the tag is told that nothing changed.
+//! Documents with ETags: a client with the current ETag gets 304.
 
 use api::discovery::CachedDocument;
 use apiserver_core::{Body, body::full_body};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
-/// 200 with a document and its tag, or 304 for a client that has it.
+/// 200 with a document and its ETag, or 304 for a client that has it.
 pub fn document_response(request: &Parts, page: &CachedDocument, content_type: &'static str) -> Response<Body> {
     let known = request.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if page.matches_etag(known) {
@@ -18,7 +18,7 @@ pub fn document_response(request: &Parts, page: &CachedDocument, content_type: &
     response
 }
 
-/// 301 to where the document is now.
+/// 301 to the current URL of a document.
 pub fn redirect_response(location: &str, page: &CachedDocument) -> Response<Body> {
     let mut response = with_etag(Bytes::new(), page);
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -30,7 +30,7 @@ pub fn redirect_response(location: &str, page: &CachedDocument) -> Response<Body
     response
 }
 
-/// Sets how long the document may be kept.
+/// Sets `Cache-Control`.
 pub fn with_cache_control(mut response: Response<Body>, how: &'static str) -> Response<Body> {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(how));
     response
@@ -39,7 +39,7 @@ pub fn with_cache_control(mut response: Response<Body>, how: &'static str) -> Re
 fn with_etag(body: Bytes, page: &CachedDocument) -> Response<Body> {
     let mut response = Response::new(full_body(body));
     let headers = response.headers_mut();
-    // Tags are hexadecimal digits.
+    // ETags are hexadecimal digits.
     if let Ok(value) = HeaderValue::from_str(&page.etag()) {
         headers.insert(header::ETAG, value);
     }

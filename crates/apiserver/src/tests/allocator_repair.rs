@@ -19,7 +19,8 @@ async fn ports_that_nobody_has_are_given_back_at_the_second_look() {
 
 #[tokio::test]
 async fn what_services_have_is_written_down_again() {
-    let (server, _dir) = fixture::start_server(ServerOptions { kubernetes_node_port: Some(30443), ..Default::default() }).await;
+    let (server, _dir) =
+        fixture::start_server(ServerOptions { kubernetes_node_port: Some(30443), ..Default::default() }).await;
     let registry = server.registry();
     ip_addresses::release_address(registry, "10.96.0.1".parse().unwrap()).await.unwrap();
     registry.pools().ports.release_ports(registry, &[30443]).await.unwrap();
@@ -35,7 +36,9 @@ async fn addresses_of_services_in_the_making_are_left_alone() {
     let (server, _dir) = fixture::start_server(ServerOptions::default()).await;
     let service = serde_json::json!({"metadata": {"name": "soon", "namespace": "default"}});
     let ip = "10.96.0.9".parse().unwrap();
-    ip_addresses::allocate_address(server.registry(), &service, ip, false).await.unwrap_or_else(|error| panic!("{error}"));
+    ip_addresses::allocate_address(server.registry(), &service, ip, false)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
     repair_allocations(server.registry(), &[]).await.unwrap();
     let place = ObjectKey { resource: ip_addresses::ip_address_resource().unwrap(), namespace: "", name: "10.96.0.9" };
     assert!(LoopbackClient::new(&**server.registry()).read_object(place).await.unwrap().is_some());

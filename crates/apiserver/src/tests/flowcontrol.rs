@@ -55,7 +55,8 @@ async fn a_flood_is_turned_away_and_administrators_are_not() {
                 .unwrap_or_default(),
         );
     }
-    let global = server.shared.flow_controller.levels().into_iter().find(|level| &*level.name == "global-default").unwrap();
+    let global =
+        server.shared.flow_controller.levels().into_iter().find(|level| &*level.name == "global-default").unwrap();
     assert_eq!(global.counts["global-default"].refused[&Refused::TooLong], 1);
 }
 

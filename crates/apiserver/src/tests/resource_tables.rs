@@ -20,7 +20,10 @@ fn every_stored_resource_has_the_etcd_prefix_of_kube_apiserver() {
             continue;
         }
         let etcd_key = layout.to_etcd(&document::storage_key(resource, "", ""));
-        assert!(!etcd_key.contains(group), "{group}/{plural} lacks a row in crates/store/src/etcd/layout.rs: {etcd_key}");
+        assert!(
+            !etcd_key.contains(group),
+            "{group}/{plural} lacks a row in crates/store/src/etcd/layout.rs: {etcd_key}"
+        );
     }
 }
 

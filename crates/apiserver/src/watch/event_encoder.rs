@@ -1,6 +1,6 @@
-//! How a watch shows a change: which type it is to those who select, and in which form it is written.
+//! Encodes watch events: determines the event type by the selectors and encodes the object.
 //!
-//! A change is written once per form and type, and shared by all watchers that show it.
+//! A change is encoded once per encoding and event type and shared by all watches.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use api::{Value, apply, convert, json_encoder, meta, protobuf, status::Status};
 use apiextensions::version_of;
 use apiserver_core::{
     document::{self, TypeMetaPrefix},
-    negotiation::{ResponseEncoding, MediaTypeOptions, ResponseTransform},
+    negotiation::{MediaTypeOptions, ResponseEncoding, ResponseTransform},
     request::ResourceRequest,
 };
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,32 +18,32 @@ use store::{CachedChange, CachedItem, Revision};
 
 use crate::encode;
 
-/// What a watch shows.
+/// Encodes the events of one watch.
 pub(super) struct EventEncoder {
     target: ResourceRequest,
     form: MediaTypeOptions,
     selection: SelectionPredicate,
     tail: TypeMetaPrefix,
-    /// The names under which what is written is shared; `None`: it is not.
+    /// The keys of shared encodings; `None` if encodings are not shared.
     shared: Option<CacheKeys>,
-    /// The client knows the columns of the table.
+    /// Whether the column definitions were sent.
     has_columns: bool,
-    /// Who converts objects, where somebody else must.
+    /// The registry, if a conversion webhook converts the objects.
     converter: Option<Arc<Registry>>,
-    /// What was converted for the changes at hand, by the place of the document.
+    /// Converted objects of the current batch, by buffer address.
     converted: HashMap<usize, Value>,
 }
 
-/// Names of what is written alike for everybody.
+/// Keys of encodings that watches share.
 #[derive(Clone)]
 struct CacheKeys {
-    /// A change, of each type.
+    /// Key of a change, by event type.
     changes: [Arc<str>; 3],
-    /// All that the watch shows.
+    /// Key of a batch.
     batches: Arc<str>,
 }
 
-/// What a change is to a watcher.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventType {
     Added,
@@ -64,14 +64,15 @@ impl EventType {
 impl CacheKeys {
     fn for_request(target: &ResourceRequest, form: MediaTypeOptions) -> Self {
         let MediaTypeOptions { encoding, transform: shape, version, .. } = form;
-        // What a definition says may change under the same name.
+        // A CRD may change under the same name.
         let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
         let own = target.resource.api_version();
         let name = format!("{} {shape:?} {version:?} {own} {serial}", encoding.media_type());
         let selector = |name| target.query.get(name).unwrap_or_default();
         let (labels, fields) = (selector("labelSelector"), selector("fieldSelector"));
         Self {
-            changes: [EventType::Added, EventType::Modified, EventType::Deleted].map(|kind| format!("{} {name}", kind.as_str()).into()),
+            changes: [EventType::Added, EventType::Modified, EventType::Deleted]
+                .map(|kind| format!("{} {name}", kind.as_str()).into()),
             batches: format!("{name} {:?} {labels:?} {fields:?}", target.name).into(),
         }
     }
@@ -79,14 +80,14 @@ impl CacheKeys {
 
 impl EventEncoder {
     pub fn new(target: ResourceRequest, form: MediaTypeOptions, selection: SelectionPredicate) -> Self {
-        // The age of an object in a table is another for whoever looks later.
+        // Table rows have an age, which differs between requests.
         let same_for_all = !matches!(form.transform, ResponseTransform::Table(_));
         let shared = same_for_all.then(|| CacheKeys::for_request(&target, form));
         let tail = TypeMetaPrefix::for_resource(&target.resource);
         Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
     }
 
-    /// The same for a resource whose objects somebody else converts.
+    /// Enables conversion through the webhook, if the resource has one.
     pub fn converted_by(mut self, registry: &Arc<Registry>) -> Self {
         if apiextensions::CustomResourceDefinitions::is_converted_by_webhook(&self.target.resource) {
             (self.converter, self.shared) = (Some(registry.clone()), None);
@@ -94,12 +95,12 @@ impl EventEncoder {
         self
     }
 
-    /// Whether [`Self::prepare`] must be called before anything is shown.
+    /// Whether [`Self::convert_items`] must be called before encoding.
     pub fn needs_conversion(&self) -> bool {
         self.converter.is_some()
     }
 
-    /// Has documents converted that are to be shown next.
+    /// Converts the documents of the next batch.
     pub async fn convert_items(&mut self, mut items: Vec<Arc<CachedItem>>) -> Result<(), store::StoreError> {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
         items.retain(|item| self.selection.may_match(item));
@@ -110,12 +111,12 @@ impl EventEncoder {
         Ok(())
     }
 
-    /// The name under which watches that show the same share it.
+    /// The key under which equal watches share batches.
     pub fn batch_key(&self) -> Option<&Arc<str>> {
         self.shared.as_ref().map(|names| &names.batches)
     }
 
-    /// Whether an object is shown.
+    /// Whether the selectors match an object.
     pub fn is_selected(&self, item: &CachedItem) -> bool {
         self.selection.is_everything()
             || match self.converted.get(&buffer_address(&item.record.value)) {
@@ -124,19 +125,19 @@ impl EventEncoder {
             }
     }
 
-    /// An object that was there before the watch began.
+    /// Encodes an existing object as ADDED.
     pub fn encode_existing(&mut self, item: &CachedItem) -> Result<Bytes, store::StoreError> {
         self.encode_event(EventType::Added, &item.record.value, item.record.revision)
     }
 
-    /// A change as the selectors see it; `None`: it is not shown.
+    /// Encodes a change; `None` if the selectors match neither state.
     pub fn encode_change(&mut self, change: &CachedChange) -> Result<Option<Bytes>, store::StoreError> {
         let previous = change.previous.as_ref().filter(|item| self.is_selected(item));
         let item = change.item.as_ref().filter(|item| self.is_selected(item));
         let (kind, item) = match (previous, item) {
             (None, Some(item)) => (EventType::Added, item),
             (Some(_), Some(item)) => (EventType::Modified, item),
-            // What it was when it was last shown, as of the change that ended that.
+            // The last matching state, with the revision of the change.
             (Some(previous), None) => (EventType::Deleted, previous),
             (None, None) => return Ok(None),
         };
@@ -150,7 +151,9 @@ impl EventEncoder {
 
     fn encode_event(&mut self, kind: EventType, value: &Bytes, revision: Revision) -> Result<Bytes, store::StoreError> {
         if self.form.is_plain() && self.target.resource.custom_schema.is_none() && self.tail.matches_document(value) {
-            return Ok(json_line(kind.as_str(), value.len() + 48, |out| document::append_response(out, value, revision)));
+            return Ok(json_line(kind.as_str(), value.len() + 48, |out| {
+                document::append_response(out, value, revision)
+            }));
         }
         let object = match self.converted.get(&buffer_address(value)) {
             Some(object) => {
@@ -164,7 +167,7 @@ impl EventEncoder {
         Ok(self.encode_line(kind.as_str(), &shown))
     }
 
-    /// An object in the shape of the watch; a table names its columns once.
+    /// Transforms an object; only the first table has column definitions.
     fn transform_object(&mut self, object: Value) -> Value {
         let mut shown = encode::transform_object(&self.target, self.form, object);
         if shown["kind"] == "Table" && std::mem::replace(&mut self.has_columns, true) {
@@ -173,20 +176,20 @@ impl EventEncoder {
         shown
     }
 
-    /// Tells that everything up to a revision was sent.
+    /// Encodes a bookmark.
     pub fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        // An object of the kind in which nothing is set.
+        // An empty object of the kind.
         let mut object = apply::ApplyTarget::for_resource(&self.target.resource, "").blank_object();
         object["metadata"] = metadata;
         let shown = self.transform_object(object);
         self.encode_line("BOOKMARK", &shown)
     }
 
-    /// Tells why the watch ends.
+    /// Encodes an ERROR event.
     pub fn encode_error(&self, error: &store::StoreError) -> Bytes {
         let status = match error {
             store::StoreError::Compacted { requested, oldest } => {
@@ -211,7 +214,7 @@ impl EventEncoder {
     }
 }
 
-/// Where a document is in memory: as long as somebody holds it, no other is there.
+/// Identity key: the buffer's address, unique while the `Bytes` is alive.
 fn buffer_address(value: &Bytes) -> usize {
     value.as_ptr() as usize
 }

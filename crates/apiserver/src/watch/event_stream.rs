@@ -1,4 +1,4 @@
-//! The body of a watch: what is ready goes out together, and nothing is made before the client takes it.
+//! The body of a watch: batches ready events and encodes them only when the client reads.
 
 use std::{
     pin::Pin,
@@ -11,37 +11,37 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use super::{WatchStart, event_encoder::EventEncoder};
 
-/// How often a quiet watch tells how far it is.
+/// Mean interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// A watch that is about to end tells how far it is.
+/// A last bookmark is sent this long before the timeout.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
-/// After something was sent, what follows is gathered: many small writes cost more than the changes. The more watchers
-/// there are to write to, the longer; a few hear of everything at once. All wait for the same moments, so that most share
-/// what the first of them puts together.
+/// After a chunk, further changes are batched, because many small writes cost more than the changes. The delay grows
+/// with the number of watchers; few watchers have none. All watchers wake at the same times, so that they share the
+/// batch that the first of them encodes.
 const BATCH_DELAY_PER_WATCHER: Duration = Duration::from_micros(50);
 const MAX_BATCH_DELAY: Duration = Duration::from_millis(10);
-/// How many changes are taken at once.
+/// Maximum number of changes per batch.
 const MAX_CHANGES: usize = 64;
-/// How many existing objects are converted at once.
+/// Number of existing objects per conversion request.
 const CONVERSION_BATCH: usize = 100;
-/// A piece of the body is not much larger than this.
+/// Approximate maximum chunk size.
 const CHUNK_SIZE: usize = 64 << 10;
 
-/// What a watch still has to say.
+/// The remaining events of a watch.
 pub(super) struct EventStream {
     view: EventEncoder,
     state: StreamState,
-    /// When to tell how far it is, if the client wants to hear it.
+    /// The timer of the next bookmark, if the client requested bookmarks.
     bookmark: Option<Pin<Box<Sleep>>>,
-    /// The client knows that everything up to here was sent.
+    /// The last revision that the client has observed.
     sent_revision: Revision,
-    /// When changes were last sent.
+    /// Time of the last chunk.
     last_sent: Option<Instant>,
     ends: Instant,
 }
 
 enum StreamState {
-    /// What existed before, after a key.
+    /// Sends the initial objects after a key.
     Existing {
         snapshot: Snapshot,
         after: Option<String>,
@@ -66,16 +66,18 @@ impl EventStream {
         Self { view, state, bookmark, sent_revision: told, last_sent: None, ends }
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// The next chunk of the body; `None` at its end.
     pub async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
             let piece = match std::mem::replace(&mut self.state, StreamState::Ended) {
                 StreamState::Ended => return None,
                 StreamState::Failed(error) => return Some(self.view.encode_error(&error)),
-                StreamState::Existing { snapshot, after, watcher } => match self.convert_existing(&snapshot, after.as_deref()).await {
-                    Ok(()) => self.take_existing(snapshot, after, watcher),
-                    Err(error) => Err(error),
-                },
+                StreamState::Existing { snapshot, after, watcher } => {
+                    match self.convert_existing(&snapshot, after.as_deref()).await {
+                        Ok(()) => self.take_existing(snapshot, after, watcher),
+                        Err(error) => Err(error),
+                    }
+                }
                 StreamState::Changes(watcher) => self.take_changes(watcher).await,
             };
             match piece {
@@ -86,15 +88,17 @@ impl EventStream {
         }
     }
 
-    /// Has what comes next of what exists converted, where somebody else must.
+    /// Converts the next existing objects if a conversion webhook is used.
     async fn convert_existing(&mut self, snapshot: &Snapshot, after: Option<&str>) -> Result<(), store::StoreError> {
         match self.view.needs_conversion() {
-            true => self.view.convert_items(snapshot.items_after(after).take(CONVERSION_BATCH).cloned().collect()).await,
+            true => {
+                self.view.convert_items(snapshot.items_after(after).take(CONVERSION_BATCH).cloned().collect()).await
+            }
             false => Ok(()),
         }
     }
 
-    /// A piece of what exists, or the bookmark after it.
+    /// A chunk of existing objects, or the bookmark after them.
     fn take_existing(
         &mut self,
         snapshot: Snapshot,
@@ -125,7 +129,7 @@ impl EventStream {
         Ok(self.view.bookmark(snapshot.revision, true))
     }
 
-    /// The changes that are ready, after waiting for one, or a bookmark if none comes in time.
+    /// Waits for changes and encodes them; a bookmark if none arrives in time.
     async fn take_changes(&mut self, mut watcher: CacheWatcher) -> Result<Bytes, store::StoreError> {
         loop {
             self.wait_for_batch(&watcher).await;
@@ -145,7 +149,7 @@ impl EventStream {
                 return Ok(written.bytes);
             }
             if written.changes > 0 {
-                // Those who select little must not keep others from their turn.
+                // A watch that selects few changes must not starve other tasks.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -158,7 +162,7 @@ impl EventStream {
         }
     }
 
-    /// Lets changes gather, unless nothing was sent lately or what comes next is there already.
+    /// Waits for the batch delay, unless nothing was sent recently or the next batch is already encoded.
     async fn wait_for_batch(&self, watcher: &CacheWatcher) {
         let share = batch_delay(watcher.watcher_count());
         let now = Instant::now();
@@ -168,7 +172,7 @@ impl EventStream {
         }
     }
 
-    /// The next changes, as they are sent.
+    /// Takes and encodes the next changes, shared with equal watches.
     fn take_batch(&mut self, watcher: &mut CacheWatcher) -> Result<EncodedBatch, store::StoreError> {
         let (view, alone) = (&mut self.view, batch_delay(watcher.watcher_count()).is_zero());
         match view.batch_key().filter(|_| !alone).cloned() {
@@ -177,7 +181,7 @@ impl EventStream {
         }
     }
 
-    /// Waits for a change; `true` if it is time to tell how far the watch is instead.
+    /// Waits for a change; `true` if a bookmark is due instead.
     async fn wait_for_change(&mut self, watcher: &mut CacheWatcher) -> bool {
         let Some(bookmark) = &mut self.bookmark else {
             watcher.wait_for_change().await;
@@ -193,7 +197,7 @@ impl EventStream {
         }
     }
 
-    /// How far the watch is, if the client does not know. Changes that came meanwhile are left for the next look.
+    /// A bookmark, if the revision advanced without events. Changes that arrive meanwhile are left for the next batch.
     fn next_bookmark_event(&mut self, watcher: &mut CacheWatcher) -> Result<Option<Bytes>, store::StoreError> {
         let reached = watcher.advance_cursor()?;
         if reached <= self.sent_revision {
@@ -204,7 +208,7 @@ impl EventStream {
     }
 }
 
-/// Changes as a view shows them.
+/// Encodes changes as one batch.
 fn encode_changes(view: &mut EventEncoder, changes: &[Arc<CachedChange>]) -> Result<EncodedBatch, store::StoreError> {
     let (mut piece, mut shown) = (EventChunk::default(), None);
     for change in changes {
@@ -216,20 +220,20 @@ fn encode_changes(view: &mut EventEncoder, changes: &[Arc<CachedChange>]) -> Res
     Ok(EncodedBatch { bytes: piece.into_bytes(), last_revision: shown, changes: changes.len() })
 }
 
-/// The next of the moments at which those who gather for so long look again.
+/// The next common wake-up time of watchers with this delay.
 fn next_batch_time(now: Instant, share: Duration) -> Instant {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let into = now.saturating_duration_since(*BEGAN).as_nanos() % share.as_nanos().max(1);
     now + share.saturating_sub(Duration::from_nanos(u64::try_from(into).unwrap_or(0)))
 }
 
-/// How long changes are gathered for so many watchers. Clocks do not wake for less than a millisecond.
+/// The batch delay for a number of watchers; zero below the timer resolution of a millisecond.
 fn batch_delay(watchers: usize) -> Duration {
     let share = BATCH_DELAY_PER_WATCHER * u32::try_from(watchers).unwrap_or(u32::MAX).min(1_000);
     if share < Duration::from_millis(1) { Duration::ZERO } else { share.min(MAX_BATCH_DELAY) }
 }
 
-/// When a watch that ends then tells how far it is.
+/// The time of the next bookmark of a watch that ends at `ends`.
 fn next_bookmark_time(ends: Instant) -> Instant {
     let now = Instant::now();
     let regular = now + BOOKMARK_INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0);
@@ -237,7 +241,7 @@ fn next_bookmark_time(ends: Instant) -> Instant {
     last.map_or(regular, |last| last.min(regular))
 }
 
-/// A part of the body: one line as it is, or several copied together.
+/// A chunk of the body: one event as it is, or several joined.
 #[derive(Default)]
 struct EventChunk {
     first: Bytes,

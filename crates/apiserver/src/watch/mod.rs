@@ -1,18 +1,18 @@
-//! Watches: changes after a revision as a stream of JSON lines or protobuf frames, thinned by selectors.
+//! Watch requests: a stream of JSON lines or protobuf frames with the selected changes after a revision.
 //!
-//! An object that begins to match is ADDED, one that ceases to match is DELETED. A watch ends at its time-out, when the
-//! server stops, or with an ERROR event when the history it needs is gone.
+//! An object that starts to match the selectors is ADDED, one that stops matching is DELETED. A watch ends at its
+//! timeout, when the server stops, or with an ERROR event if its revision is compacted.
 
+mod event_encoder;
 mod event_stream;
 pub mod websocket;
-mod event_encoder;
 
 use std::{sync::Arc, time::Duration};
 
 use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
     Body, BodyError, document,
-    negotiation::{ResponseEncoding, MediaTypeOptions},
+    negotiation::{MediaTypeOptions, ResponseEncoding},
     request::ResourceRequest,
 };
 use bytes::Bytes;
@@ -28,17 +28,17 @@ use store::{CacheWatcher, ResourceVersionMatch, Snapshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::{event_stream::EventStream, event_encoder::EventEncoder};
+use self::{event_encoder::EventEncoder, event_stream::EventStream};
 use crate::{Server, encode};
 
 /// The content type of a watch in protobuf.
 const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-/// Changes are told soon after they were made: what was not told for so long is not there.
+/// Time in which a watch drains events after its CRD is deleted.
 const DELETED_CRD_DRAIN: Duration = Duration::from_millis(50);
-/// No watch lasts longer.
+/// Maximum timeout of a watch.
 const MAX_WATCH_SECONDS: u64 = 86_400;
 
-/// Answers a watch.
+/// Handles a watch request.
 pub async fn handle_watch(
     server: &Server,
     target: ResourceRequest,
@@ -53,7 +53,7 @@ pub async fn handle_watch(
     Ok(response)
 }
 
-/// What a watch says, piece by piece, until it ends.
+/// Opens the stream of chunks of a watch.
 async fn open_stream(
     server: &Server,
     target: ResourceRequest,
@@ -74,22 +74,23 @@ async fn open_stream(
         }
     };
     let watched = WatchedResource { registry: server.shared.registry.clone(), resource, lines, ended };
-    let pieces = stream::unfold(watched, |mut watched| async move { watched.next_chunk().await.map(|line| (line, watched)) });
+    let pieces =
+        stream::unfold(watched, |mut watched| async move { watched.next_chunk().await.map(|line| (line, watched)) });
     Ok(pieces.take_until(until).boxed())
 }
 
-/// A watch of a resource that may cease to be.
+/// A watch that ends when the CRD of its resource changes.
 struct WatchedResource {
     registry: Arc<Registry>,
     resource: ResourceRef,
     lines: EventStream,
-    /// Cancelled when the definition of the resource changes or goes; `None`: it never does.
+    /// Cancelled when the CRD changes or is deleted; `None` for built-in resources.
     ended: Option<CancellationToken>,
 }
 
 impl WatchedResource {
-    /// The next piece. Who watches a custom resource whose definition changes begins anew; if it goes, the objects that went
-    /// before it are told, but nothing of another one that has its name.
+    /// The next chunk. A changed CRD ends the watch; a deleted one ends it after the deletions of its objects, without
+    /// events of a recreated CRD.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         let Some(ended) = &self.ended else { return self.lines.next_chunk().await };
         let replaced = || ended.is_cancelled() && self.registry.crds().is_replaced(&self.resource);
@@ -117,13 +118,13 @@ fn watch_duration(server: &Server, timeout: Option<i64>) -> Duration {
     })
 }
 
-/// Where a watch begins.
+/// The start of a watch.
 enum WatchStart {
-    /// With what exists, as changes, and then with what follows. The client hears where the existing objects end.
+    /// The existing objects as ADDED events, a bookmark, then changes.
     Existing(Snapshot, CacheWatcher),
-    /// With the changes after a revision.
+    /// The changes after a revision.
     Changes(CacheWatcher),
-    /// Not at all: what it needs is not there.
+    /// An ERROR event.
     Failed(store::StoreError),
 }
 
@@ -151,6 +152,6 @@ async fn find_start(server: &Server, target: &ResourceRequest, options: &ListOpt
         };
         Ok(WatchStart::Changes(cache.watch_prefix(&prefix, after)?))
     };
-    // Whatever is wrong from here on, upstream tells in the stream.
+    // Upstream reports errors from here on as events.
     Ok(begun.await.unwrap_or_else(WatchStart::Failed))
 }

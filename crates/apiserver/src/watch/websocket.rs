@@ -1,29 +1,29 @@
 //! Watches over WebSocket: an event is a message, text for JSON and bytes for protobuf.
 //!
-//! Browsers cannot read an answer that goes on without end; this is how they watch. What a client says meanwhile is read
-//! and dropped; when it closes, the watch ends.
+//! For browsers, which cannot read unbounded responses. Messages of the client are discarded; when it closes the
+//! connection, the watch ends.
 
 use api::status::Status;
 use apiserver_core::{
     Body,
-    negotiation::{ResponseEncoding, MediaTypeOptions},
+    negotiation::{MediaTypeOptions, ResponseEncoding},
     request::ResourceRequest,
 };
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
 use http::{HeaderMap, Request, Response};
-use streaming::{websocket::{self, Socket}};
+use streaming::websocket::{self, Socket};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use super::open_stream;
 use crate::Server;
 
-/// Whether a watch is asked for over WebSocket.
+/// Whether the request is a WebSocket handshake.
 pub fn is_requested(headers: &HeaderMap) -> bool {
     websocket::is_handshake(headers)
 }
 
-/// Agrees to the handshake, and watches on the connection that follows.
+/// Accepts the handshake and sends the watch on the upgraded connection.
 pub async fn handle_websocket_watch(
     server: &Server,
     target: ResourceRequest,
@@ -47,7 +47,7 @@ pub async fn handle_websocket_watch(
                 heard = socket.next() => if !matches!(heard, Some(Ok(_))) { break },
             }
         }
-        // Whoever is gone does not hear the good-bye.
+        // The close frame fails if the client is gone.
         let _ = socket.close(None).await;
     });
     Ok(response)
@@ -71,7 +71,7 @@ fn split_messages(encoding: ResponseEncoding, mut piece: Bytes) -> Vec<Message> 
             continue;
         }
         let end = piece.iter().position(|byte| *byte == b'\n').map_or(piece.len(), |at| at + 1);
-        // What we write is UTF-8.
+        // Events are always UTF-8.
         if let Ok(line) = Utf8Bytes::try_from(piece.split_to(end)) {
             messages.push(Message::Text(line));
         }

@@ -155,7 +155,9 @@ async fn there_are_no_initializers_unless_they_are_asked_for() {
     let (store, _dir) = crate::fixture::store().await;
     let admission = AdmissionSettings::new(&names(&["Initializers"]), &[]).unwrap();
     let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
-    let error =
-        ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err().map(|it| it.to_string());
+    let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings)
+        .await
+        .err()
+        .map(|it| it.to_string());
     assert!(error.unwrap_or_default().contains("there are no initializers without --enable-initializers"));
 }

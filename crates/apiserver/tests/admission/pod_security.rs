@@ -159,7 +159,8 @@ async fn configurations_have_defaults_and_exemptions() {
     let bad = AdmissionSettings::default().with("PodSecurity", json!({"defaults": {"audit": "x"}}));
     let (store, _dir) = crate::fixture::store().await;
     let settings = ferry_apiserver::ServerOptions { admission: bad, ..Default::default() };
-    let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err().unwrap().to_string();
+    let error =
+        ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err().unwrap().to_string();
     assert!(
         error.contains("couldn't init admission plugin \"PodSecurity\": defaults.audit: Invalid value: \"x\""),
         "{error}"

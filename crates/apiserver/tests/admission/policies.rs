@@ -21,7 +21,8 @@ async fn audited(log: &Path) -> World {
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n";
     let audit = fixture::audit_log(policy, log);
     let authorization = Authorization { modes: vec![Mode::Rbac] };
-    World::of(ServerOptions { audit, authorization, admission: AdmissionSettings::default(), ..fixture::everything() }).await
+    World::of(ServerOptions { audit, authorization, admission: AdmissionSettings::default(), ..fixture::everything() })
+        .await
 }
 
 /// The answer in the form of the recording; a generated name is as good as any other.

@@ -31,7 +31,7 @@ async fn review_token(authenticator: &Authenticator, review: &Value) -> Result<V
     let wanted = meta::list_at(review, &["spec", "audiences"]);
     let wanted: Vec<String> = wanted.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let wanted = if wanted.is_empty() { authenticator.audiences().to_vec() } else { wanted };
-    let found = match authenticator.review(token, &wanted).await {
+    let found = match authenticator.review_token(token, &wanted).await {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(json!({"user": {}})),
         Err(why) => return Ok(json!({"user": {}, "error": why.to_string()})),

@@ -1,4 +1,4 @@
-//! Passes a request on and brings the answer back, with the headers that proxies change.
+//! Forwards a proxied request and rewrites headers of request and response.
 
 use api::status::Status;
 use apiserver_core::{Body, BodyError, backend::Backend};
@@ -8,7 +8,7 @@ use streaming::join;
 
 use super::{NO_CACHE, html, rewrite::LinkRewriter};
 
-/// What a backend has no say in.
+/// CORS headers of backends, which are removed.
 const CORS_HEADERS: &[&str] = &[
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -17,13 +17,13 @@ const CORS_HEADERS: &[&str] = &[
 ];
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
-/// The host that a client asked for.
+/// The host of a client's request.
 pub fn request_host(request: &Request<Body>) -> String {
-    let header = request.headers().get(header::HOST).and_then(|host| request_host.to_str().ok());
+    let header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri().authority().map(|authority| authority.as_str()).or(header).unwrap_or_default().to_owned()
 }
 
-/// Passes a request on to `path`, query included.
+/// Forwards a request to `path`, which includes the query.
 pub async fn forward_request(
     backend: &Backend,
     path: &str,
@@ -32,7 +32,7 @@ pub async fn forward_request(
 ) -> Result<Response<Body>, Status> {
     let mut headers = join::headers(&request, backend);
     join::strip(&mut headers);
-    // Only plain pages can be rewritten.
+    // Only uncompressed HTML can be rewritten.
     if accepts_html(&headers) {
         headers.remove(header::ACCEPT_ENCODING);
     }
@@ -44,7 +44,7 @@ pub async fn forward_request(
     let method = request.method().clone();
     let mut passed = Request::new(request.into_body());
     *passed.method_mut() = method;
-    *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
+    *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("invalid path {path:?}: {error}")))?;
     *passed.headers_mut() = headers;
     join::append_client(&mut passed, client.as_ref());
     let unreachable = |error| Status::service_unavailable(format!("error trying to reach service: {error}"));
@@ -69,7 +69,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
     accepted.any(|value| value.contains("text/html"))
 }
 
-/// Where an answer leads, as the client sees it.
+/// The rewritten `Location` of a response.
 fn rewrite_location(answer: &Response<Body>, links: &LinkRewriter) -> Option<HeaderValue> {
     let location = answer.headers().get(header::LOCATION)?.to_str().ok().filter(|location| !location.is_empty())?;
     HeaderValue::from_str(&links.rewrite_link(location)).ok()

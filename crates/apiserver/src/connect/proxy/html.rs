@@ -1,6 +1,6 @@
-//! Pages in proxied answers: the links in their tags are rewritten, the rest stays as it is.
+//! Rewrites links in HTML tags of proxied responses.
 //!
-//! Pages longer than a bound, and compressed ones, pass unchanged.
+//! Compressed pages and pages above a size limit are unchanged.
 
 use apiserver_core::{Body, BodyError, body::full_body};
 use bytes::{Bytes, BytesMut};
@@ -11,10 +11,10 @@ use hyper::body::Frame;
 
 use super::rewrite::LinkRewriter;
 
-/// The longest page that is rewritten.
+/// Maximum size of a rewritten page.
 const MAX_PAGE: usize = 8 << 20;
 
-/// Which attributes of which tags are links.
+/// The link attributes by tag.
 const ATTRIBUTES: &[(&str, &[&str])] = &[
     ("a", &["href"]),
     ("applet", &["codebase"]),
@@ -43,7 +43,7 @@ const ATTRIBUTES: &[(&str, &[&str])] = &[
     ("video", &["poster", "src"]),
 ];
 
-/// An answer whose links lead through the proxy, if it is a page.
+/// Rewrites the links of an HTML response; other responses are unchanged.
 pub async fn rewrite_response(answer: Response<Body>, links: &LinkRewriter) -> Response<Body> {
     let (mut head, body) = answer.into_parts();
     if !is_html(&head.headers) {
@@ -65,7 +65,7 @@ fn is_html(headers: &HeaderMap) -> bool {
     media == "text/html" && text(header::CONTENT_ENCODING).is_empty()
 }
 
-/// A whole page; or, where it is too long or breaks off, the body again, with what was read of it in front.
+/// Reads a whole page. `Err` is the equivalent body, if the page is too large or fails.
 async fn read_page(body: Body) -> Result<Bytes, Body> {
     let mut stream = BodyStream::new(body);
     let mut page = BytesMut::new();
@@ -91,7 +91,7 @@ fn resume_body(start: Bytes, rest: futures::stream::BoxStream<'static, Result<Fr
     StreamBody::new(start.chain(rest)).boxed_unsync()
 }
 
-/// A page with its links rewritten. Bytes that are not in a link are copied as they are, whatever their encoding.
+/// Rewrites the links of a page. Other bytes are copied, whatever their encoding.
 fn rewrite_page(page: &[u8], links: &LinkRewriter) -> Vec<u8> {
     let mut out = Vec::with_capacity(page.len() + page.len() / 8);
     let mut at = 0;
@@ -118,7 +118,7 @@ fn rewrite_page(page: &[u8], links: &LinkRewriter) -> Vec<u8> {
     out
 }
 
-/// Where the text of an element ends in which tags are only text; `at` for other elements.
+/// The end of a raw text element such as `script`; `at` for other elements.
 fn raw_text_end(page: &[u8], at: usize, name: &[u8]) -> usize {
     const RAW: [&[u8]; 4] = [b"script", b"style", b"textarea", b"title"];
     let Some(raw) = RAW.into_iter().find(|raw| name.eq_ignore_ascii_case(raw)) else { return at };
@@ -133,16 +133,16 @@ fn raw_text_end(page: &[u8], at: usize, name: &[u8]) -> usize {
     page.len()
 }
 
-/// A tag, by places in the text that begins with it.
+/// A tag as offsets in the text that starts with it.
 struct HtmlTag {
     name_end: usize,
-    /// Begin and end of names and of values.
+    /// Start and end of each name and value.
     attributes: Vec<[usize; 4]>,
     length: usize,
 }
 
 impl HtmlTag {
-    /// Reads `<name attribute="value" …>`; what is not closed ends with the text.
+    /// Parses `<name attribute="value" …>`; an unclosed tag ends with the text.
     fn parse(text: &[u8]) -> Self {
         let skip = |mut at: usize, while_: &dyn Fn(u8) -> bool| {
             while text.get(at).is_some_and(|byte| while_(*byte)) {
@@ -160,7 +160,7 @@ impl HtmlTag {
                 Some(b'>') => return Self { name_end, attributes, length: at + 1 },
                 Some(_) => {}
             }
-            // A sign that begins a name is part of it, so that every round goes on.
+            // The first byte is always part of the name, so that every iteration advances.
             let end = skip(at + 1, &|byte| !space(byte) && byte != b'=' && byte != b'>');
             let after = skip(end, &|byte| byte.is_ascii_whitespace());
             if text.get(after) != Some(&b'=') {

@@ -1,11 +1,15 @@
-//! Where a proxied request goes: `name`, `name:port` or `scheme:name:port` of a pod, a service or a node.
+//! Resolves the backend of a proxied request: `name`, `name:port` or `scheme:name:port` of a pod, service or node.
 //!
-//! Only addresses that the outside could have are proxied to: never this machine's own, never link-local ones.
+//! Loopback, link-local and multicast addresses are rejected.
 
 use std::{net::IpAddr, sync::Arc};
 
 use api::{Value, meta, selector::LabelSelector, status::Status};
-use apiserver_core::{backend::{self, Backend}, loopback, request::ResourceRequest};
+use apiserver_core::{
+    backend::{self, Backend},
+    loopback,
+    request::ResourceRequest,
+};
 
 use crate::{Server, connect::pod};
 
@@ -32,9 +36,10 @@ impl<'a> ProxyLocation<'a> {
         known.then_some(Self { scheme, name, port })
     }
 
-    /// An address of this place; without a port, the scheme's own.
+    /// The backend at an address; an empty port means the scheme's default.
     fn to_backend(&self, server: &Server, host: &str, port: &str) -> Result<Backend, Status> {
-        let tls = (self.scheme == "https").then(|| backend::without_verification_or_identity(&server.shared.kubelet_tls));
+        let tls =
+            (self.scheme == "https").then(|| backend::without_verification_or_identity(&server.shared.kubelet_tls));
         let default = if tls.is_some() { 443 } else { 80 };
         let port = if port.is_empty() { Ok(default) } else { port.parse() };
         let unknown = |_| {
@@ -47,7 +52,7 @@ impl<'a> ProxyLocation<'a> {
     }
 }
 
-/// Where the proxy of a pod, a service or a node leads.
+/// Resolves the backend of a pod, service or node.
 pub async fn resolve_backend(server: &Server, target: &ResourceRequest) -> Result<Backend, Status> {
     let singular = target.resource.singular;
     let place = ProxyLocation::parse(&target.name)
@@ -81,17 +86,21 @@ async fn resolve_node(server: &Server, place: &ProxyLocation<'_>) -> Result<Back
     if place.port.is_empty() || place.port == kubelet.port.to_string() {
         return Ok(kubelet);
     }
-    // The address that was checked, whatever the name leads to by now.
+    // Uses the checked address, because the name may resolve differently later.
     place.to_backend(server, &addresses[0].ip().to_string(), place.port)
 }
 
-async fn resolve_service(server: &Server, target: &ResourceRequest, place: &ProxyLocation<'_>) -> Result<Backend, Status> {
+async fn resolve_service(
+    server: &Server,
+    target: &ResourceRequest,
+    place: &ProxyLocation<'_>,
+) -> Result<Backend, Status> {
     let port = port_name(server, target, place).await?;
     let none = || Status::service_unavailable(format!("no endpoints available for service {:?}", target.name));
     let mut ends = ready_endpoints(server, target, place, &port).await?;
     while !ends.is_empty() {
         let (ip, number, pod) = ends.swap_remove(fastrand::usize(..ends.len()));
-        // Only pods are proxied to: an endpoint could name any address.
+        // Endpoints may name any address; only those of pods are used.
         if is_pod_address(server, target, &pod, &ip).await {
             return place.to_backend(server, &ip, &number.to_string());
         }
@@ -99,7 +108,7 @@ async fn resolve_service(server: &Server, target: &ResourceRequest, place: &Prox
     Err(none())
 }
 
-/// The name of the service's port that a request names by number.
+/// The name of the requested service port.
 async fn port_name(server: &Server, target: &ResourceRequest, place: &ProxyLocation<'_>) -> Result<String, Status> {
     let Ok(number) = place.port.parse::<i64>() else { return Ok(place.port.to_owned()) };
     let (service, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
@@ -109,7 +118,7 @@ async fn port_name(server: &Server, target: &ResourceRequest, place: &ProxyLocat
     Ok(meta::string_at(found.ok_or_else(none)?, &["name"]).to_owned())
 }
 
-/// Ready addresses of a service with a port of that name, and the pods that they are said to be of.
+/// Ready endpoints with a port of this name: address, port and pod name.
 async fn ready_endpoints(
     server: &Server,
     target: &ResourceRequest,
@@ -134,7 +143,7 @@ async fn ready_endpoints(
     Ok(found)
 }
 
-/// The slices of a service. A service without any is to upstream as good as none.
+/// The endpoint slices of a service; 404 without any, as upstream responds.
 async fn endpoint_slices(server: &Server, target: &ResourceRequest, service: &str) -> Result<Vec<Value>, Status> {
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
     let selector = selector.map_err(|_| Status::not_found(&target.resource, service))?;
@@ -150,7 +159,7 @@ async fn is_pod_address(server: &Server, target: &ResourceRequest, pod: &str, ip
     meta::list_at(&pod, &["status", "podIPs"]).iter().any(|known| meta::string_at(known, &["ip"]) == ip)
 }
 
-/// Whether an address is one that is proxied to: global unicast, as Go calls it.
+/// Whether an address is global unicast in Go's sense.
 fn is_proxyable(ip: IpAddr) -> bool {
     let other = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
     let special = match ip {

@@ -1,4 +1,4 @@
-//! `proxy` of pods, services and nodes: requests that are passed on to what runs there, path and all.
+//! `proxy` of pods, services and nodes: forwards HTTP requests.
 
 mod forward;
 mod html;
@@ -13,10 +13,10 @@ use streaming::join;
 
 use crate::Server;
 
-/// What whoever sees an answer on its way may do with it, where it does not say itself.
+/// The default `Cache-Control` of proxied responses.
 const NO_CACHE: &str = "no-cache, private";
 
-/// Answers a request for a proxy.
+/// Handles a proxy request.
 pub async fn handle_proxy(
     server: &Server,
     target: &ResourceRequest,
@@ -38,7 +38,7 @@ pub async fn handle_proxy(
     forward::forward_request(&backend, &format!("{path}{query}"), &links, request).await
 }
 
-/// A path up to and with `proxy`, and what follows, cleaned of detours; that is empty or begins with a slash.
+/// Splits a path after `proxy`; the cleaned rest is empty or starts with a slash.
 fn split_proxy_path(target: &ResourceRequest, path: &str) -> (String, String) {
     // /api/v1/namespaces/<ns>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
     let before = if target.resource.is_namespaced() { 8 } else { 6 };
@@ -48,7 +48,7 @@ fn split_proxy_path(target: &ResourceRequest, path: &str) -> (String, String) {
     (start.join("/"), rest)
 }
 
-/// A path without `.`, `..` and empty parts; a slash at its end stays.
+/// Removes `.`, `..` and empty segments; keeps a trailing slash.
 fn clean_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -64,9 +64,10 @@ fn clean_path(path: &str) -> String {
     format!("/{}{end}", parts.join("/"))
 }
 
-/// Relative links need a base that ends in a slash.
+/// Redirects to a path with a trailing slash, which relative links require.
 fn redirect_to_slash(to: &str) -> Result<Response<Body>, Status> {
-    let to = HeaderValue::from_str(to).map_err(|_| Status::bad_request("the path is no header text"))?;
+    let to =
+        HeaderValue::from_str(to).map_err(|_| Status::bad_request("the path is not valid in a Location header"))?;
     let mut response = Response::new(full_body(""));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     response.headers_mut().insert(header::LOCATION, to);

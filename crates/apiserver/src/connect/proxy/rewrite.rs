@@ -1,20 +1,20 @@
-//! Links in proxied answers, rewritten so that they lead through the proxy again.
+//! Rewrites links in proxied responses to go through the proxy.
 
 use super::clean_path;
 
-/// How links of one answer are rewritten.
+/// Rewrites the links of one response.
 #[derive(Debug, Default)]
 pub struct LinkRewriter {
-    /// What a path has in front to the client: everything up to and with `proxy`.
+    /// The path prefix up to and including `proxy`.
     pub prefix: String,
     /// `host:port` of the backend.
     pub backend: String,
-    /// The host that the client asked for.
+    /// The host of the client's request.
     pub host: String,
 }
 
 impl LinkRewriter {
-    /// A link as the client has to follow it. Links to elsewhere and relative ones stay.
+    /// Rewrites a link to the backend; relative links and those to other hosts stay.
     pub fn rewrite_link(&self, link: &str) -> String {
         let (scheme, after) = match link.split_once("://") {
             Some((scheme, after)) if is_scheme(scheme) => (scheme, Some(after)),
@@ -28,7 +28,7 @@ impl LinkRewriter {
         if elsewhere || !path.starts_with('/') {
             return link.to_owned();
         }
-        // A link to the client's own view of this server keeps it.
+        // A link with the client's host keeps it.
         let start = match (host, scheme) {
             (host, _) if host.is_empty() || host != self.host => String::new(),
             (host, "") => format!("//{host}"),

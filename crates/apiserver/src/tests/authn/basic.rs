@@ -4,8 +4,10 @@ use super::*;
 
 #[tokio::test]
 async fn passwords_of_a_file_are_their_users() {
-    let passwords = UserTable::from_password_file("secret,joe,1\npa:ss,jane,2,\"devs,ops\"\n\"\"\"q\",jim,3\n").unwrap();
-    let world = World::new(AuthenticationConfig { passwords: Some(passwords), ..AuthenticationConfig::default() }).await;
+    let passwords =
+        UserTable::from_password_file("secret,joe,1\npa:ss,jane,2,\"devs,ops\"\n\"\"\"q\",jim,3\n").unwrap();
+    let world =
+        World::new(AuthenticationConfig { passwords: Some(passwords), ..AuthenticationConfig::default() }).await;
     let invalid = "401 invalid username/password combination";
     let nothing = "system:anonymous/ system:unauthenticated";
     for (value, want) in [

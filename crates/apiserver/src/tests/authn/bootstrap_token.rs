@@ -1,8 +1,6 @@
 //! Bootstrap tokens.
 
-use apiserver_core::{
-    loopback::{self, LoopbackClient, ObjectKey},
-};
+use apiserver_core::loopback::{self, LoopbackClient, ObjectKey};
 use serde_json::{Value, json};
 
 use super::*;

@@ -46,7 +46,12 @@ impl World {
     }
 
     /// Who sends a request with these headers, on this connection, for this path; as text.
-    pub async fn who(&self, headers: &[(&str, &str)], peer: Option<&ConnectionPeer>, path: &str) -> (String, HeaderMap) {
+    pub async fn who(
+        &self,
+        headers: &[(&str, &str)],
+        peer: Option<&ConnectionPeer>,
+        path: &str,
+    ) -> (String, HeaderMap) {
         let pair = |(name, value): &(&str, &str)| {
             let name: HeaderName = name.parse().unwrap();
             (name, HeaderValue::from_bytes(value.as_bytes()).unwrap())

@@ -30,7 +30,7 @@ async fn proxies_say_whom_they_ask_for() {
     world.check(&groups, front, "joe/ a b system:authenticated").await;
     world.check(&[("x-remote-user", "joe"), ("x-remote-uid", "7")], front, "joe/7 system:authenticated").await;
     let extra = [("x-remote-user", "joe"), ("x-remote-extra-acme.com%2fscopes", "x"), ("X-Remote-Extra-B", "y")];
-    world.check(&extra_headers, front, "joe/ system:authenticated acme.com/scopes=x b=y").await;
+    world.check(&extra, front, "joe/ system:authenticated acme.com/scopes=x b=y").await;
     world.check(&[("x-remote-group", "a")], front, anonymous).await;
     world.check(&[("x-remote-user", "joe")], None, anonymous).await;
     let refused = "401 x509: subject with cn=back is not in the allowed list";

@@ -142,16 +142,16 @@ fn expressions_of_a_file_must_compile() {
     check(&rule("{message: x}"), "jwt[0].userValidationRules[0].expression: Required value");
     check(&rule("{expression: user.name}"), "undefined field 'name'");
     let extra = |extra: &str| format!("claimMappings: {{username: {{claim: sub, prefix: ''}}, extra: [{extra}]}}");
-    check(&extra_headers("{key: e.com/x, valueExpression: claims.x}"), "");
+    check(&extra("{key: e.com/x, valueExpression: claims.x}"), "");
     check(
-        &extra_headers("{key: x, valueExpression: claims.x}"),
+        &extra("{key: x, valueExpression: claims.x}"),
         "extra[0].key: Invalid value: \"x\": must be a domain-prefixed path (such as \"acme.io/foo\")",
     );
-    check(&extra_headers("{key: e.com/X, valueExpression: claims.x}"), "must be lowercase");
-    check(&extra_headers("{key: a.k8s.io/x, valueExpression: claims.x}"), "are reserved for Kubernetes use");
-    check(&extra_headers("{key: e.com/x}"), "jwt[0].claimMappings.extra[0].valueExpression: Required value");
+    check(&extra("{key: e.com/X, valueExpression: claims.x}"), "must be lowercase");
+    check(&extra("{key: a.k8s.io/x, valueExpression: claims.x}"), "are reserved for Kubernetes use");
+    check(&extra("{key: e.com/x}"), "jwt[0].claimMappings.extra[0].valueExpression: Required value");
     check(
-        &extra_headers("{key: e.com/x, valueExpression: a}, {key: e.com/x, valueExpression: b}"),
+        &extra("{key: e.com/x, valueExpression: a}, {key: e.com/x, valueExpression: b}"),
         "undeclared reference to 'a'",
     );
 }
