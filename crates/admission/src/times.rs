@@ -56,9 +56,12 @@ impl Times {
     /// Writes all of it.
     pub fn write(&self, page: &mut MetricsPage) {
         let named = |name: &str, ended: &Ended| format!("name={name:?},{}", labels(ended));
-        page.write_histograms("apiserver_admission_controller_admission_duration_seconds", PLUGINS, &self.plugins, |key| {
-            named(key.0, &key.1)
-        });
+        page.write_histograms(
+            "apiserver_admission_controller_admission_duration_seconds",
+            PLUGINS,
+            &self.plugins,
+            |key| named(key.0, &key.1),
+        );
         page.write_histograms("apiserver_admission_step_admission_duration_seconds", STEPS, &self.steps, labels);
         page.write_histograms("apiserver_admission_webhook_admission_duration_seconds", HOOKS, &self.hooks, |key| {
             named(&key.0, &key.1)

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use api::{Value, convert, meta, schema::Resource, status::Status};
-use apiserver_core::webhook::{webhook_address, resolve_webhook};
+use apiserver_core::webhook::{resolve_webhook, webhook_address};
 use futures::future::BoxFuture;
 use serde_json::json;
 

@@ -73,8 +73,11 @@ async fn emptied(
     let row = ResourceRef::Custom(definition.row(definition.stored));
     let failed =
         |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
-    let target =
-        ResourceRequest { verb: "deletecollection", query: Query::default(), ..loopback::loopback_list_request(row.clone()) };
+    let target = ResourceRequest {
+        verb: "deletecollection",
+        query: Query::default(),
+        ..loopback::loopback_list_request(row.clone())
+    };
     let input = RequestBody { content_type: String::new(), user_agent: FIELD_MANAGER.into(), body: Default::default() };
     storage.write_object(&target, &input).await.map_err(failed)?;
     let gone = time::timeout(PATIENCE, emptiness(&definitions.cache, &document::storage_key(&row, "", ""))).await;

@@ -35,7 +35,9 @@ use api::{
     schema::{Resource, ResourceRef},
     status::Status,
 };
-use apiserver_core::{cache_index::CacheIndex, document, loopback, services::ServiceResolver, storage::CustomResources};
+use apiserver_core::{
+    cache_index::CacheIndex, document, loopback, services::ServiceResolver, storage::CustomResources,
+};
 pub use deferred_converter::DeferredConverter;
 pub use definition::{Conversion, Definition, Scale, Version, check, version_order};
 pub use gate::Entered;
@@ -200,7 +202,8 @@ pub fn find_condition<'a>(object: &'a Value, condition: &str) -> Option<&'a Valu
 pub fn set_condition(object: &mut Value, [kind, status, reason, message]: [&str; 4]) {
     let before = find_condition(object, kind);
     let since = before.filter(|before| before["status"] == status).map(|before| before["lastTransitionTime"].clone());
-    let since = since.filter(|since| !since.is_null()).unwrap_or_else(|| apiserver_core::clock::now_in_seconds().into());
+    let since =
+        since.filter(|since| !since.is_null()).unwrap_or_else(|| apiserver_core::clock::now_in_seconds().into());
     let condition = serde_json::json!({
         "type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
     });

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::Value;
-use apiserver_core::http_client::{RetryBackoff, Endpoint, with_backoff};
+use apiserver_core::http_client::{Endpoint, RetryBackoff, with_backoff};
 use serde_json::json;
 
 use super::{BatchSettings, Mode, Truncation};
@@ -32,7 +32,9 @@ impl WebhookSettings {
         let items: Vec<&Value> = events.iter().map(|event| &**event).collect();
         let list = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": items});
         let body = bytes::Bytes::from(list.to_string());
-        let answer = with_backoff(RetryBackoff::with_initial_delay(self.pause), || self.endpoint.post(body.clone(), LIMIT)).await;
+        let answer =
+            with_backoff(RetryBackoff::with_initial_delay(self.pause), || self.endpoint.post(body.clone(), LIMIT))
+                .await;
         answer.and_then(|answer| answer.into_success_body()).map(drop).map_err(|error| error.to_string())
     }
 }

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use apiserver::{
-    AdmissionSettings, AggregationOptions, AuthenticationConfig, CaBundle, Authorization, ClientCertificate, Mode, Server,
-    ServerOptions, User,
+    AdmissionSettings, AggregationOptions, AuthenticationConfig, Authorization, CaBundle, ClientCertificate, Mode,
+    Server, ServerOptions, User,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
 use jiff::Timestamp;

@@ -87,9 +87,10 @@ fn subject(text: &str) -> Option<Value> {
 
 fn add_rule(rules: &mut Value, rule: &TableRule<'_>) {
     let (field, object) = match rule {
-        TableRule::NonResource(verbs, paths) => {
-            ("nonResourceRules", json!({"verbs": lines::parse_list(verbs), "nonResourceURLs": lines::parse_list(paths)}))
-        }
+        TableRule::NonResource(verbs, paths) => (
+            "nonResourceRules",
+            json!({"verbs": lines::parse_list(verbs), "nonResourceURLs": lines::parse_list(paths)}),
+        ),
         TableRule::Resource(verbs, groups, resources, words) => {
             let mut object = json!({
                 "verbs": lines::parse_list(verbs), "apiGroups": lines::parse_list(groups), "resources": lines::parse_list(resources),

@@ -50,7 +50,8 @@ pub async fn upgrade(
     *passed.headers_mut() = headers(&request, backend);
     without_body(passed.headers_mut());
     append_client(&mut passed, request.extensions().get());
-    let answer = backend.send_request(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
+    let answer =
+        backend.send_request(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
     joined(stopping, client, answer)
 }
 

@@ -37,7 +37,8 @@ pub async fn answer(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let passed = spdy_request(kubelet, path, &request)?;
-    let mut answer = kubelet.send_request(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
+    let mut answer =
+        kubelet.send_request(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(answer.map(|body| body.map_err(BodyError::new).boxed_unsync()));
     }

@@ -14,6 +14,17 @@ pub fn skip_test(reason: impl Display) {
     // The test harness names a test's thread after the test.
     let test = thread::current().name().unwrap_or("a test").to_owned();
     assert!(env::var_os("FERRY_NO_SKIP").is_none(), "{test} would be skipped: {reason}");
+    report_skip(&test, &reason);
+}
+
+/// Reports that the current test is skipped because data outside of the repository is absent, such as recordings of
+/// upstream's servers. It is never a failure: a clone does not have that data.
+pub fn skip_without_data(reason: impl Display) {
+    let test = thread::current().name().unwrap_or("a test").to_owned();
+    report_skip(&test, &reason);
+}
+
+fn report_skip(test: &str, reason: &dyn Display) {
     eprintln!("skipped: {reason}");
     let Some(path) = env::var_os("FERRY_SKIP_FILE") else { return };
     let program = env::current_exe().ok();

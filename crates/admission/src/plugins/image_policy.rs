@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 use api::{Value, duration, meta, status::Status};
 use apiserver_core::{
     http_client,
-    http_client::{RetryBackoff, Endpoint, ResponseCache},
+    http_client::{Endpoint, ResponseCache, RetryBackoff},
 };
 use async_trait::async_trait;
 use serde_json::{Map, json};
@@ -65,7 +65,14 @@ impl ImagePolicy {
         let endpoint = http_client::endpoint_from_kubeconfig(Path::new(file));
         let endpoint = endpoint.map_err(|error| format!("imagePolicy.kubeConfigFile {file:?}: {error}"))?;
         let memory = ResponseCache::with_capacity(REMEMBERED);
-        Ok(Self { endpoint, memory, allowed_for, refused_for, backoff: RetryBackoff::with_initial_delay(pause), default_allow })
+        Ok(Self {
+            endpoint,
+            memory,
+            allowed_for,
+            refused_for,
+            backoff: RetryBackoff::with_initial_delay(pause),
+            default_allow,
+        })
     }
 
     /// What the webhook says of the images: the status of a review.

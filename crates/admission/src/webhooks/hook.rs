@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{Value, meta, selector::LabelSelector};
-use apiserver_core::webhook::{WebhookAddress, webhook_address, tls_config_for_bundle};
+use apiserver_core::webhook::{WebhookAddress, tls_config_for_bundle, webhook_address};
 use expressions::admission::Conditions;
 use rustls::ClientConfig;
 

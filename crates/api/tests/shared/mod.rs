@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 /// The sorted file names of a folder; `None`, with a message, if it is absent.
 pub fn fixtures(folder: &str) -> Option<Vec<String>> {
     let Ok(entries) = fs::read_dir(root().join(folder)) else {
-        skip::skip_test(format_args!("{folder} is not here"));
+        skip::skip_without_data(format_args!("{folder} is not here"));
         return None;
     };
     let names: BTreeSet<String> = entries
@@ -40,7 +40,7 @@ pub fn exchanges() -> Option<Vec<Value>> {
 /// The lines of a file; `None`, with a message, if it is absent.
 pub fn lines(path: &str) -> Option<Vec<String>> {
     let Ok(text) = fs::read_to_string(root().join(path)) else {
-        skip::skip_test(format_args!("{path} is not here"));
+        skip::skip_without_data(format_args!("{path} is not here"));
         return None;
     };
     Some(text.lines().map(str::to_owned).collect())

@@ -43,7 +43,8 @@ fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogSettings>> {
 fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<WebhookSettings>> {
     const FILE: &str = "audit-webhook-config-file";
     let Some(file) = path(given, FILE) else { return Ok(None) };
-    let endpoint = apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
+    let endpoint =
+        apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-webhook")?;
     let pause = given.duration("audit-webhook-initial-backoff")?;
     Ok(Some(WebhookSettings { endpoint: Arc::new(endpoint), mode, batch, truncation, pause }))

@@ -4,8 +4,8 @@ use std::{fs, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, JwtIssuer, Limits, Mapping, PublicKey, ReviewVersion,
-    TokenWebhook, Tokens, UserTable,
+    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, JwtIssuer, Limits, Mapping, PublicKey,
+    ReviewVersion, TokenWebhook, Tokens, UserTable,
 };
 
 use super::options::path;
@@ -117,7 +117,8 @@ fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhoo
             other.unwrap_or_default()
         ),
     };
-    let endpoint = apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
+    let endpoint =
+        apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let ttl = given.duration("authentication-token-webhook-cache-ttl")?;
     Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), review_version: version, ttl }))
 }

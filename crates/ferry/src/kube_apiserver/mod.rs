@@ -73,7 +73,8 @@ async fn start(options: ApiServerOptions, components: &mut ComponentSet) -> anyh
         .await
         .context("the store does not answer; --storage-initialization-timeout says how long it may take")??;
     let server =
-        Server::with_options(apiserver::ServerConfig { store, kubelet_tls, tokens: options.tokens }, options.settings).await?;
+        Server::with_options(apiserver::ServerConfig { store, kubelet_tls, tokens: options.tokens }, options.settings)
+            .await?;
     tracing::info!(%address, port = listener.local_addr()?.port(), "serving");
     components.start("API server", |shutdown| async move {
         server.serve(listener, tls, shutdown).await;

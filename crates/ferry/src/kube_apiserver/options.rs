@@ -4,8 +4,8 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AdmissionSettings, AggregationOptions, ClientCertificate, ComponentEndpoint, Load, IpNetwork, ReloadOptions, ServingOptions, ServerOptions, ShutdownOptions,
-    Tokens, WatchedFile, served::ApiResourceConfig,
+    AdmissionSettings, AggregationOptions, ClientCertificate, ComponentEndpoint, IpNetwork, Load, ReloadOptions,
+    ServerOptions, ServingOptions, ShutdownOptions, Tokens, WatchedFile, served::ApiResourceConfig,
 };
 
 use super::{audit, authentication, authorization};
@@ -236,8 +236,9 @@ fn service_networks(given: &ParsedFlags<'_>) -> anyhow::Result<Vec<IpNetwork>> {
     let networks: Result<Vec<IpNetwork>, _> = texts
         .iter()
         .map(|text| {
-            text.parse()
-                .map_err(|e: apiserver::ParseNetworkError| given.invalid("service-cluster-ip-range", text, &e.to_string()))
+            text.parse().map_err(|e: apiserver::ParseNetworkError| {
+                given.invalid("service-cluster-ip-range", text, &e.to_string())
+            })
         })
         .collect();
     let networks = networks?;
