@@ -1,4 +1,4 @@
-//! The end of a trail: with the answer, or with the end of a stream.
+//! Completes the audit of a request, with its response or the end of its stream.
 
 use std::{io::Read, sync::Arc};
 
@@ -15,12 +15,12 @@ use http_body_util::BodyExt;
 
 use super::{AuditContext, Level, Stage};
 
-/// Larger answers are looked into only where all of them is kept.
+/// Larger responses are read only at the level RequestResponse.
 const SMALL: u64 = 64 << 10;
-/// What a compressed answer may become.
+/// Limit of a decompressed response.
 const MAX_PLAIN: u64 = 64 << 20;
 
-/// Tells what became of a request, and of a stream also when it ends.
+/// Records the response of a request, and the end of a stream.
 pub async fn complete(trail: Arc<AuditContext>, stream: bool, response: Response<Body>) -> Response<Body> {
     let code = response.status().as_u16();
     if stream && code < 400 {
@@ -41,7 +41,7 @@ pub async fn complete(trail: Arc<AuditContext>, stream: bool, response: Response
     response
 }
 
-/// Tells of a request that was refused before it was begun.
+/// Records a request that was rejected before it started.
 pub async fn refuse(trail: &AuditContext, response: Response<Body>) -> Response<Body> {
     let (response, object) = look(response).await;
     trail.answered(response.status().as_u16(), object);
@@ -49,7 +49,7 @@ pub async fn refuse(trail: &AuditContext, response: Response<Body>) -> Response<
     response
 }
 
-/// Tells of a request that the server failed at.
+/// Records a request whose handler panicked.
 pub async fn panicked(trail: &AuditContext) {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "InternalError",
@@ -60,13 +60,13 @@ pub async fn panicked(trail: &AuditContext) {
 }
 
 async fn reached(trail: &AuditContext, stage: Stage) {
-    // Only the beginning of a request can fail it.
+    // Only the stage RequestReceived can fail a request.
     let _ = trail.reach(stage).await;
 }
 
-/// Whether the answer is kept, or may be a `Status` that says more than its code.
+/// Whether the response body is recorded, or may be a `Status`.
 fn wants_body(trail: &AuditContext, response: &Response<Body>) -> bool {
-    // What another server answers is its to tell of, and may be endless.
+    // A proxied response may be endless, and is audited by its own server.
     if response.extensions().get::<apiserver_core::ProxiedResponse>().is_some() {
         return false;
     }
@@ -74,7 +74,7 @@ fn wants_body(trail: &AuditContext, response: &Response<Body>) -> bool {
     trail.level() >= Level::RequestResponse || small
 }
 
-/// Reads an answer that is at hand, and says what object it is.
+/// Reads a response and returns it with its decoded object.
 async fn look(response: Response<Body>) -> (Response<Body>, Option<Value>) {
     let (head, body) = response.into_parts();
     let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -101,13 +101,13 @@ fn plain(bytes: &Bytes, zipped: bool) -> Option<Bytes> {
     Some(plain.into())
 }
 
-/// Tells of the end when it is dropped, which is when nothing more is sent.
+/// Records the stage ResponseComplete when it is dropped, which is the end of the stream.
 struct End(Option<Arc<AuditContext>>);
 
 impl Drop for End {
     fn drop(&mut self) {
         let Some(trail) = self.0.take() else { return };
-        // A stream that outlives the server's tasks has nobody to tell.
+        // Without a runtime the server has stopped.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { reached(&trail, Stage::ResponseComplete).await });
         }

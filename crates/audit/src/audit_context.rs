@@ -1,4 +1,4 @@
-//! What is known of one request, told at each of its stages.
+//! The audit event of one request, sent to the backends at each stage.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,21 +9,21 @@ use serde_json::json;
 
 use super::{Auditor, Level, Stage, event, policy::RequestAuditConfig};
 
-/// What a request says of itself, beyond what it asks for.
+/// The parts of a request that its event contains beyond the attributes.
 pub struct Request<'a> {
-    /// Its identity.
+    /// Audit ID.
     pub id: &'a str,
     /// Path and query.
     pub uri: &'a str,
-    /// Where it comes from.
+    /// Source IPs.
     pub sources: Vec<String>,
-    /// What its client says it is.
+    /// User agent.
     pub agent: &'a str,
-    /// Since when it is known.
+    /// Time of receipt.
     pub received: Timestamp,
 }
 
-/// The events of one request.
+/// The audit event of a request.
 pub struct AuditContext {
     auditor: Arc<Auditor>,
     ruling: RequestAuditConfig,
@@ -44,12 +44,12 @@ impl AuditContext {
         self.event.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much is kept.
+    /// The audit level.
     pub fn level(&self) -> Level {
         self.ruling.level
     }
 
-    /// Notes something. The first value of a key counts.
+    /// Sets an annotation; the first value of a key wins.
     pub fn annotate(&self, key: &str, value: String) {
         let mut event = self.event();
         let notes = meta::field_mut(&mut event, "annotations");
@@ -59,7 +59,7 @@ impl AuditContext {
         notes.insert(key.to_owned(), value.into());
     }
 
-    /// Somebody acts as somebody else.
+    /// Records the impersonated user.
     pub fn impersonates(&self, user: &User, constraint: &str) {
         let mut event = self.event();
         event["impersonatedUser"] = event::user(user);
@@ -68,7 +68,7 @@ impl AuditContext {
         }
     }
 
-    /// What was sent, as far as it is kept: at least which object it is about.
+    /// Records the request body as far as the level allows; at least its object reference.
     pub fn sent(&self, input: &RequestBody) {
         if input.body.is_empty() {
             return;
@@ -90,7 +90,7 @@ impl AuditContext {
         }
     }
 
-    /// What was answered.
+    /// Records the response.
     pub fn answered(&self, code: u16, object: Option<Value>) {
         let mut event = self.event();
         let mut status = json!({"metadata": {}, "code": code});
@@ -109,7 +109,7 @@ impl AuditContext {
         }
     }
 
-    /// Leaves out what the policy does not want to see of objects.
+    /// Removes managed fields, if the policy omits them.
     fn trim(&self, object: &mut Value) {
         if !self.ruling.omit_managed_fields {
             return;
@@ -123,7 +123,7 @@ impl AuditContext {
         object.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(remove);
     }
 
-    /// Tells that a stage is reached.
+    /// Sends the event at a stage.
     pub async fn reach(&self, stage: Stage) -> Result<(), Status> {
         if !self.ruling.tells(stage) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! An output of events: at once, or later and together. What waits is bounded; what is too much is lost, and that is said.
+//! Audit backends: blocking, or batching with a bounded buffer; events beyond it are lost and logged.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{BatchSettings, LogSettings, Mode, Truncation, WebhookSettings, log::Log};
 
-/// Somewhere that events go.
+/// A destination of events.
 pub struct Output {
     sink: Arc<Sink>,
     mode: Mode,
@@ -28,18 +28,18 @@ enum Sink {
 
 enum Message {
     Event(Arc<Value>),
-    /// Everything before is to be passed on now.
+    /// Requests that all earlier events are written.
     Flush(oneshot::Sender<()>),
 }
 
 impl Output {
-    /// A log.
+    /// A log backend.
     pub fn log(settings: LogSettings) -> Self {
         let (mode, batch, truncation) = (settings.mode, settings.batch, settings.truncation);
         Self::new(Sink::Log(Mutex::new(Log::new(settings))), mode, batch, truncation)
     }
 
-    /// A webhook.
+    /// A webhook backend.
     pub fn webhook(settings: WebhookSettings) -> Self {
         let (mode, batch, truncation) = (settings.mode, settings.batch, settings.truncation);
         Self::new(Sink::Webhook(settings), mode, batch, truncation)
@@ -55,12 +55,12 @@ impl Output {
         Self { sink, mode, truncation, queue }
     }
 
-    /// Whether a request that it cannot tell of is refused.
+    /// Whether a failure rejects the request.
     pub fn is_strict(&self) -> bool {
         self.mode == Mode::BlockingStrict
     }
 
-    /// Takes an event over.
+    /// Accepts an event.
     pub async fn take(&self, event: &Arc<Value>) -> Result<(), String> {
         let event = if self.truncation.enabled {
             Arc::new(self.truncation.cut((**event).clone()).ok_or("it is too large")?)
@@ -73,12 +73,12 @@ impl Output {
         }
     }
 
-    /// Waits until what was taken over has been passed on.
+    /// Waits until all accepted events are written.
     pub async fn flush(&self) {
         let Some(queue) = &self.queue else { return };
         let (done, flushed) = oneshot::channel();
         if queue.send(Message::Flush(done)).await.is_ok() {
-            // Nobody answers if the worker is gone, and then nothing waits.
+            // The worker has ended, so nothing is buffered.
             let _ = flushed.await;
         }
     }
@@ -96,7 +96,7 @@ impl Sink {
     }
 }
 
-/// Passes batches on until nobody can add to them.
+/// Writes batches until all senders are gone.
 async fn work(sink: Arc<Sink>, mut queue: mpsc::Receiver<Message>, batch: BatchSettings, truncation: Truncation) {
     let mut pace = Pace::new(batch.throttle);
     loop {
@@ -107,11 +107,11 @@ async fn work(sink: Arc<Sink>, mut queue: mpsc::Receiver<Message>, batch: BatchS
             }
             pace.wait().await;
             if let Err(why) = sink.write(&events).await {
-                tracing::error!(why, events = events.len(), "audit events are lost");
+                tracing::error!(error = why, events = events.len(), "audit: backend failed, events are lost");
             }
         }
         if let Some(flushed) = flushed {
-            // Whoever asked may have gone.
+            // The caller may have stopped waiting.
             let _ = flushed.send(());
         }
         if over {
@@ -120,7 +120,7 @@ async fn work(sink: Arc<Sink>, mut queue: mpsc::Receiver<Message>, batch: BatchS
     }
 }
 
-/// The events of one batch, who waits for it, and whether it is the last.
+/// Collects a batch; returns its events, a waiting flush and whether the queue is closed.
 async fn collect(
     queue: &mut mpsc::Receiver<Message>,
     batch: &BatchSettings,
@@ -145,7 +145,7 @@ async fn collect(
     (events, None, false)
 }
 
-/// How fast batches go: a bucket of tokens that fills at a steady rate.
+/// A token bucket for batches.
 struct Pace {
     limit: Option<(f64, f64)>,
     tokens: f64,

@@ -1,4 +1,4 @@
-//! Events as `audit.k8s.io/v1` has them.
+//! Events of `audit.k8s.io/v1`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::{Level, audit_context::Request};
 
-/// A client's longer description of itself is cut.
+/// Longer user agents are truncated.
 const MAX_AGENT: usize = 1024;
 const CUT: &str = "...TRUNCATED";
 
-/// What is known of a request before anything is done.
+/// Returns the event of a request at its start.
 pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Value {
     let mut event = json!({
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": level.name(), "auditID": request.id,
@@ -45,7 +45,7 @@ pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Val
     event
 }
 
-/// A user as events show it.
+/// Returns the user info of an event.
 pub fn user(user: &User) -> Value {
     let mut shown = Map::new();
     let mut put = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
@@ -72,7 +72,7 @@ fn agent(text: &str) -> String {
     format!("{}{CUT}", &text[..end])
 }
 
-/// Where a request comes from: what proxies say, then who really sent it.
+/// Returns the source IPs: forwarded addresses, then the peer.
 pub fn sources(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded = text("x-forwarded-for").split(',').filter_map(|ip| ip.trim().parse::<IpAddr>().ok());

@@ -1,8 +1,7 @@
-//! Who did what, when: every request that the policy names leaves a chain of events, one for each stage that it reaches.
+//! Auditing: each request that the policy selects produces an event per stage.
 //!
-//! The pipeline begins a [`AuditContext`] once it is known who asks, and closes it with the answer. In between whoever knows
-//! something worth keeping adds it with [`annotate`], from anywhere in the request's task. Without a policy there is no trail,
-//! and nothing of this costs anything.
+//! The pipeline creates an [`AuditContext`] after authentication and completes it with the response. In between, stages
+//! add to it with [`annotate`] in the request's task. Without a policy there is no context and no cost.
 
 mod answer;
 mod audit_context;
@@ -33,26 +32,26 @@ tokio::task_local! {
     static TRAIL: Arc<AuditContext>;
 }
 
-/// Looks at the trail of the request that this task answers, if it leaves one.
+/// Calls `look` with the audit context of the current request, if it is audited.
 pub fn with(look: impl FnOnce(&AuditContext)) {
-    // No trail: nobody wants to know.
+    // Outside of the scope the request is not audited.
     let _ = TRAIL.try_with(|trail| look(trail));
 }
 
-/// Does the work of a request that leaves a trail.
+/// Runs the handler of an audited request.
 pub async fn within<F: Future>(trail: Arc<AuditContext>, work: F) -> F::Output {
     let annotations: Arc<dyn AuditAnnotations> = trail.clone();
     TRAIL.scope(trail, apiserver_core::audit::with_annotations(annotations, work)).await
 }
 
-/// Decides what is kept, and passes it on.
+/// Applies the audit policy and sends events to the backends.
 pub struct Auditor {
     policy: Policy,
     outputs: Vec<Output>,
 }
 
 impl Auditor {
-    /// An auditor as the settings say; `None` where nothing is audited.
+    /// Builds the auditor; `None` without a policy or backend.
     pub fn new(settings: &Audit) -> Option<Arc<Self>> {
         let policy = settings.policy.clone()?;
         let log = settings.log.as_ref().map(|log| Output::log(log.clone()));
@@ -61,19 +60,19 @@ impl Auditor {
         (!outputs.is_empty()).then(|| Arc::new(Self { policy, outputs }))
     }
 
-    /// Begins the trail of a request, if the policy says so.
+    /// Creates the audit context of a request, if the policy selects it.
     pub fn begin(self: &Arc<Self>, request: &Request<'_>, asked: &Attributes<'_>) -> Option<Arc<AuditContext>> {
         let ruling = self.policy.ruling(asked);
         (ruling.level > Level::None).then(|| Arc::new(AuditContext::new(self.clone(), ruling, request, asked)))
     }
 
-    /// Passes an event on. An output that must not miss the beginning of a request fails it.
+    /// Sends an event to all backends. A strict backend that fails at RequestReceived rejects the request.
     async fn tell(&self, stage: Stage, event: Value) -> Result<(), Status> {
         let event = Arc::new(event);
         let told = join_all(self.outputs.iter().map(|output| output.take(&event))).await;
         for (output, told) in self.outputs.iter().zip(told) {
             if let Err(why) = told {
-                tracing::error!(why, "an audit event is lost");
+                tracing::error!(error = why, "audit: backend failed, the event is lost");
                 if output.is_strict() && stage == Stage::RequestReceived {
                     return Err(Status::internal_error("unable to audit the request"));
                 }
@@ -82,7 +81,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Waits until everything that was told has been passed on.
+    /// Waits until all events are written.
     pub async fn flush(&self) {
         join_all(self.outputs.iter().map(Output::flush)).await;
     }

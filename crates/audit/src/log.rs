@@ -1,5 +1,5 @@
-//! A log of events, one JSON object a line, in a file that begins anew when it has become large. Old files are kept under the
-//! time at which they were closed, as many and as long as the settings say.
+//! The log backend: one JSON object per line, with rotation by size. Rotated files are named by time, and limited by
+//! number and age.
 
 use std::{
     ffi::OsStr,
@@ -15,40 +15,40 @@ use flate2::{Compression, write::GzEncoder};
 
 use super::{BatchSettings, Mode, Truncation};
 
-/// Where the log is, and how it is kept.
+/// The configuration of the audit log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
     /// The file; `-` is standard output.
     pub path: PathBuf,
     /// When events are written.
     pub mode: Mode,
-    /// How they wait for each other, if they do.
+    /// Batching.
     pub batch: BatchSettings,
-    /// What becomes of large ones.
+    /// Truncation of large events.
     pub truncation: Truncation,
-    /// How large a file becomes, in bytes; 0: as large as it gets.
+    /// Size in bytes at which the file is rotated; 0 disables rotation.
     pub max_size: u64,
-    /// How many old files are kept; 0: all.
+    /// Number of rotated files; 0 keeps all.
     pub max_backups: usize,
-    /// How long they are kept; zero: for ever.
+    /// Maximum age of rotated files; zero keeps them.
     pub max_age: Duration,
-    /// Whether they are compressed.
+    /// Whether rotated files are compressed.
     pub compress: bool,
 }
 
-/// The log at work.
+/// An open audit log.
 pub struct Log {
     settings: LogSettings,
     file: Option<(File, u64)>,
 }
 
 impl Log {
-    /// Nothing is opened before the first event.
+    /// Opens the file with the first event.
     pub fn new(settings: LogSettings) -> Self {
         Self { settings, file: None }
     }
 
-    /// Writes events.
+    /// Appends events.
     pub fn write<'a>(&mut self, events: impl IntoIterator<Item = &'a Value>) -> io::Result<()> {
         let lines: String = events.into_iter().map(|event| format!("{event}\n")).collect();
         if self.settings.path == Path::new("-") {
@@ -83,10 +83,10 @@ impl Log {
         self.clean()
     }
 
-    /// Removes old files.
+    /// Removes rotated files beyond the limits.
     fn clean(&self) -> io::Result<()> {
         let mut backups = backups(&self.settings.path)?;
-        // Their names are times: the newest first.
+        // The names contain times: newest first.
         backups.sort_unstable_by(|a, b| b.cmp(a));
         let LogSettings { max_backups, max_age, .. } = self.settings;
         for (at, backup) in backups.iter().enumerate() {
@@ -110,7 +110,7 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, size))
 }
 
-/// `audit.log` with something before its extension.
+/// Returns a sibling path with `more` before the extension.
 fn sibling(path: &Path, more: &str) -> PathBuf {
     let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let (stem, extension) = (text(path.file_stem()), text(path.extension()));
@@ -152,7 +152,7 @@ mod tests {
     use crate::{BatchSettings, Mode, Truncation};
 
     #[test]
-    fn logs_begin_anew_and_old_ones_go() {
+    fn log_is_rotated_and_old_files_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         let settings = LogSettings {
@@ -168,7 +168,7 @@ mod tests {
         let mut log = Log::new(settings);
         for n in 0..20 {
             log.write([&json!({"n": n, "x": "y".repeat(60)})]).unwrap();
-            // Names are times of a thousandth of a second.
+            // File names have millisecond resolution.
             std::thread::sleep(Duration::from_millis(2));
         }
         let mut names: Vec<String> =

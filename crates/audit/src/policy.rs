@@ -1,4 +1,4 @@
-//! What is audited, and how much of it: the rules of a policy file, of which the first that matches counts.
+//! Audit policy: the first matching rule decides the level.
 
 use api::yaml;
 use apiserver_core::attributes::{Attributes, AttributesTarget};
@@ -6,22 +6,22 @@ use serde::Deserialize;
 
 const KINDS: [&str; 1] = ["audit.k8s.io/v1"];
 
-/// How much of a request is kept.
+/// The audit level of a request.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// Not audited.
     #[default]
     None,
-    /// Who asked for what, and what became of it.
+    /// Metadata of request and response.
     Metadata,
-    /// What was sent, too.
+    /// Metadata and the request body.
     Request,
-    /// What was answered, too.
+    /// Metadata, the request body and the response body.
     RequestResponse,
 }
 
 impl Level {
-    /// As events name it.
+    /// The name in events.
     pub fn name(self) -> &'static str {
         match self {
             Level::None => "None",
@@ -32,21 +32,21 @@ impl Level {
     }
 }
 
-/// How far a request is.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub enum Stage {
-    /// It is known who asks; nothing was done.
+    /// The request was authenticated; its handler has not started.
     RequestReceived,
-    /// The head of an answer was sent that goes on for long.
+    /// The response head of a long-running request was sent.
     ResponseStarted,
-    /// All was sent.
+    /// The response was sent.
     ResponseComplete,
-    /// The server failed.
+    /// The handler panicked.
     Panic,
 }
 
 impl Stage {
-    /// As events name it.
+    /// The name in events.
     pub fn name(self) -> &'static str {
         match self {
             Stage::RequestReceived => "RequestReceived",
@@ -57,27 +57,27 @@ impl Stage {
     }
 }
 
-/// Why a policy cannot be used.
+/// An invalid policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// It is not YAML.
+    /// The file is not YAML.
     #[error("it is not YAML: {0}")]
     Yaml(#[from] yaml::Error),
-    /// It has a field that is not known, or one of the wrong type.
+    /// The file has an unknown field or a field of the wrong type.
     #[error("it cannot be decoded: {0}")]
     Decode(String),
-    /// It is of another kind.
+    /// The file is of another kind.
     #[error("no kind {0:?} is registered for version {1:?}")]
     Kind(String, String),
-    /// It has no rules.
+    /// The policy has no rules.
     #[error("loaded illegal policy with 0 rules")]
     Empty,
-    /// A rule makes no sense.
+    /// A rule is invalid.
     #[error("rules[{0}]{1}")]
     Rule(usize, String),
 }
 
-/// A policy.
+/// An audit policy.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
@@ -127,26 +127,26 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// What a policy says of one request.
+/// The audit configuration of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestAuditConfig {
-    /// How much is kept.
+    /// The level.
     pub level: Level,
-    /// The stages that are not told of, a bit each.
+    /// Omitted stages, one bit each.
     omitted: u8,
-    /// Whether managed fields are left out of objects.
+    /// Whether managed fields are omitted.
     pub omit_managed_fields: bool,
 }
 
 impl RequestAuditConfig {
-    /// Whether a stage is told of.
+    /// Whether a stage is recorded.
     pub fn tells(&self, stage: Stage) -> bool {
         self.level > Level::None && self.omitted & 1 << stage as u8 == 0
     }
 }
 
 impl Policy {
-    /// Reads a policy file.
+    /// Parses a policy file.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let value = yaml::parse(text.as_bytes())?.value;
         let policy: Self = serde_json::from_value(value).map_err(|error| PolicyError::Decode(error.to_string()))?;
@@ -162,7 +162,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// What it says of a request.
+    /// Evaluates the policy for a request.
     pub fn ruling(&self, asked: &Attributes<'_>) -> RequestAuditConfig {
         let Some(rule) = self.rules.iter().find(|rule| rule.matches(asked)) else {
             return RequestAuditConfig::default();
@@ -219,7 +219,7 @@ impl Rule {
             return false;
         }
         match &asked.target {
-            // Rules for resources are not for paths.
+            // Resource rules do not match paths.
             AttributesTarget::NonResource(_) if self.paths.is_empty() => {
                 self.namespaces.is_empty() && self.resources.is_empty()
             }

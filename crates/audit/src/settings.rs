@@ -1,52 +1,52 @@
-//! Where events go.
+//! Audit configuration.
 
 use std::time::Duration;
 
 use super::{LogSettings, Policy, WebhookSettings};
 
-/// What is audited, and where that goes.
+/// The audit policy and backends.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// What; without, nothing.
+    /// The policy; `None` disables auditing.
     pub policy: Option<Policy>,
-    /// A log.
+    /// Log backend.
     pub log: Option<LogSettings>,
-    /// A webhook.
+    /// Webhook backend.
     pub webhook: Option<WebhookSettings>,
 }
 
-/// When an event is passed on.
+/// The mode of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Later, together with others.
+    /// Events are buffered and written in batches.
     Batch,
-    /// Before the request goes on.
+    /// Events are written before the request continues.
     #[default]
     Blocking,
-    /// The same, and a request whose beginning cannot be told of is refused.
+    /// Like `Blocking`; a failure at RequestReceived rejects the request.
     BlockingStrict,
 }
 
-/// How events wait for each other.
+/// Batching of events.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchSettings {
-    /// How many may wait; those beyond are lost.
+    /// Buffer size; events beyond it are lost.
     pub buffer: usize,
-    /// How many go together at most.
+    /// Maximum batch size.
     pub size: usize,
-    /// How long the first one waits.
+    /// Maximum wait of the first event of a batch.
     pub wait: Duration,
-    /// How many batches go per second, and how many at once; `None`: as many as there are.
+    /// Batches per second and burst; `None` is unlimited.
     pub throttle: Option<(f64, u32)>,
 }
 
-/// What becomes of large events.
+/// Truncation of large events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truncation {
-    /// Whether they are cut at all.
+    /// Whether truncation is enabled.
     pub enabled: bool,
-    /// How large an event may be, in bytes.
+    /// Maximum event size in bytes.
     pub event: usize,
-    /// How large a batch may be, in bytes.
+    /// Maximum batch size in bytes.
     pub batch: usize,
 }

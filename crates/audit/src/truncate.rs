@@ -1,4 +1,4 @@
-//! Cuts large events: what was sent and answered is left out first, then the whole event.
+//! Truncates large events: request and response bodies first, then the whole event.
 
 use api::Value;
 
@@ -7,7 +7,7 @@ use super::Truncation;
 const NOTE: &str = "audit.k8s.io/truncated";
 
 impl Truncation {
-    /// The event, small enough; `None` if it cannot be.
+    /// Returns the event within the size limit; `None` if that is impossible.
     pub fn cut(&self, event: Value) -> Option<Value> {
         if !self.enabled || size(&event) <= self.event {
             return Some(event);
@@ -21,7 +21,7 @@ impl Truncation {
         (size(&event) <= self.event).then_some(event)
     }
 
-    /// Splits a batch where it would be too large.
+    /// Splits a batch at the size limit.
     pub fn split<T: AsRef<Value>>(&self, events: Vec<T>) -> Vec<Vec<T>> {
         if !self.enabled {
             return vec![events];

@@ -1,4 +1,4 @@
-//! Events that somebody else keeps: a webhook is sent lists of them.
+//! The webhook backend: sends EventLists.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,26 +8,26 @@ use serde_json::json;
 
 use super::{BatchSettings, Mode, Truncation};
 
-/// How long one call may take.
+/// Timeout of one call.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Where events are sent.
+/// The configuration of the audit webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookSettings {
-    /// Where it is.
+    /// The endpoint.
     pub endpoint: Arc<Endpoint>,
     /// When events are sent.
     pub mode: Mode,
-    /// How they wait for each other, if they do.
+    /// Batching.
     pub batch: BatchSettings,
-    /// What becomes of large ones.
+    /// Truncation of large events.
     pub truncation: Truncation,
-    /// The pause before a call is tried again.
+    /// Delay before the first retry.
     pub pause: Duration,
 }
 
 impl WebhookSettings {
-    /// Sends events together.
+    /// Sends events as one EventList.
     pub async fn send(&self, events: &[Arc<Value>]) -> Result<(), String> {
         let items: Vec<&Value> = events.iter().map(|event| &**event).collect();
         let list = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": items});

@@ -1,5 +1,5 @@
-//! The priority levels and flow schemas of a fresh cluster, read from `bootstrap.txt`. Those whose annotation says so are
-//! brought back to what the table says; the others belong to administrators.
+//! The priority levels and flow schemas of a new cluster, read from `bootstrap.txt`. Objects with the auto-update
+//! annotation are restored; the others belong to administrators.
 
 use api::{Value, schema::Resource, status::Status};
 use apiserver_core::{
@@ -13,7 +13,7 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// Annotation of objects that the server keeps up to date.
 pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// The specifications of the table: resource and object. Levels come before schemas.
+/// Returns the objects of the table with their resource; levels come before schemas.
 pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
     let mut objects: Vec<(&Resource, Value)> = Vec::new();
     for line in lines::table_lines(TABLE) {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_what_it_means() {
+    fn table_is_parsed() {
         let objects = objects().unwrap();
         let find = |name: &str, kind: &str| {
             let found = objects.iter().find(|(resource, object)| resource.name == kind && meta::name(object) == name);

@@ -1,4 +1,4 @@
-//! Which flow schema a request is of, and which flow within it.
+//! Classifies requests: the flow schema and the flow within it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,28 +10,28 @@ use http::HeaderValue;
 
 use super::config::{Config, Distinguisher, ResourceRule, Rule, Schema, Subject};
 
-/// What is asked for.
+/// The digest of a request that is classified.
 pub enum RequestDigest<'a> {
-    /// Something of a resource.
+    /// A resource request.
     Resource(&'a ResourceRequest),
-    /// Something else: verb and path.
+    /// A non-resource request: verb and path.
     NonResource(&'static str, &'a str),
-    /// Something of a resource that another server answers for.
+    /// A resource request for an aggregated API server.
     Aggregated(&'a RequestInfo),
 }
 
-/// Where a request belongs.
+/// The classification of a request.
 pub struct Classification<'a> {
-    /// The schema.
+    /// The flow schema.
     pub schema: &'a Schema,
-    /// Its level's identity.
+    /// UID of the priority level.
     pub level_uid: HeaderValue,
     /// The flow.
     pub hash: u64,
 }
 
 impl RequestDigest<'_> {
-    /// What is to be done.
+    /// The verb.
     pub fn verb(&self) -> &'static str {
         match self {
             RequestDigest::Resource(target) => target.verb,
@@ -40,7 +40,7 @@ impl RequestDigest<'_> {
         }
     }
 
-    /// Streams last long and cost little.
+    /// Streams are long-running and exempt.
     pub fn is_stream_but_watch(&self) -> bool {
         match self {
             RequestDigest::Resource(target) => apiserver_core::request::is_streaming(&target.subresource),
@@ -59,7 +59,7 @@ impl RequestDigest<'_> {
 }
 
 impl Config {
-    /// The first schema that matches; a cluster has one that matches everything.
+    /// Returns the first matching schema; a cluster has a catch-all.
     pub fn classify(&self, caller: &Caller, asked: &RequestDigest<'_>) -> Option<Classification<'_>> {
         let user = caller.user();
         let schema = self.schemas.iter().find(|schema| schema.rules.iter().any(|rule| matches(rule, user, asked)))?;
@@ -99,7 +99,7 @@ fn is(subject: &Subject, user: &User) -> bool {
     }
 }
 
-/// What of which resource.
+/// The resource attributes of a request.
 struct Wanted<'a> {
     verb: &'a str,
     group: &'a str,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_find_their_schema() {
+    fn requests_match_their_flow_schema() {
         let all = "system:authenticated";
         check(Some(("admin", &["system:masters", all])), "/api/v1/pods", "exempt");
         check(None, "/livez", "probes");

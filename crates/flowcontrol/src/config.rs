@@ -1,31 +1,31 @@
-//! Flow schemas and priority levels as the objects say, read into what matching and limiting need.
+//! Flow schemas and priority levels, parsed for matching and limiting.
 
 use std::collections::HashMap;
 
 use api::{Value, meta};
 use http::HeaderValue;
 
-/// All schemas, the first that matches counting, and all levels.
+/// All flow schemas and priority levels.
 #[derive(Default)]
 pub struct Config {
-    /// By precedence, then by name.
+    /// By matching precedence, then by name.
     pub schemas: Vec<Schema>,
     /// By name.
     pub levels: HashMap<String, LevelConfig>,
 }
 
-/// Which requests are of one kind, and where they belong.
+/// A flow schema.
 pub struct Schema {
     pub name: std::sync::Arc<str>,
     pub uid: HeaderValue,
-    /// The name of its level.
+    /// Name of the priority level.
     pub level: String,
     precedence: i64,
     pub distinguisher: Distinguisher,
     pub rules: Vec<Rule>,
 }
 
-/// How flows of a schema are told apart.
+/// The flow distinguisher method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distinguisher {
     None,
@@ -33,14 +33,14 @@ pub enum Distinguisher {
     Namespace,
 }
 
-/// Who asks for what.
+/// A policy rule: subjects and requests.
 pub struct Rule {
     pub subjects: Vec<Subject>,
     pub resources: Vec<ResourceRule>,
     pub paths: Vec<PathRule>,
 }
 
-/// Who asks.
+/// A subject.
 pub enum Subject {
     User(String),
     Group(String),
@@ -48,7 +48,7 @@ pub enum Subject {
     Account(String, String),
 }
 
-/// What is asked for.
+/// A resource rule.
 pub struct ResourceRule {
     pub verbs: Vec<String>,
     pub groups: Vec<String>,
@@ -57,27 +57,27 @@ pub struct ResourceRule {
     pub namespaces: Vec<String>,
 }
 
-/// Which path is asked for.
+/// A non-resource rule.
 pub struct PathRule {
     pub verbs: Vec<String>,
     pub paths: Vec<String>,
 }
 
-/// What a level may do.
+/// A priority level.
 #[derive(Clone, Debug)]
 pub struct LevelConfig {
     pub uid: HeaderValue,
     pub exempt: bool,
     pub shares: u64,
-    /// Of a hundred seats, how many may be lent.
+    /// Lendable percentage of the seats.
     pub lendable: u64,
-    /// Of a hundred seats, how many may be borrowed; `None`: any number.
+    /// Borrowing limit as a percentage of the seats; `None` is unlimited.
     pub borrows: Option<u64>,
-    /// `None`: nobody waits.
+    /// Queuing; `None` rejects requests without a seat.
     pub queuing: Option<Queuing>,
 }
 
-/// Where requests wait.
+/// The queuing configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queuing {
     pub queues: usize,
@@ -86,7 +86,7 @@ pub struct Queuing {
 }
 
 impl Config {
-    /// Reads the objects.
+    /// Parses the objects.
     pub fn of<'a>(schemas: impl Iterator<Item = &'a Value>, levels: impl Iterator<Item = &'a Value>) -> Self {
         let mut schemas: Vec<Schema> = schemas.map(Schema::of).collect();
         schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));

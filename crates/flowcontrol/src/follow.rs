@@ -1,4 +1,4 @@
-//! The objects that describe flow control, and the levels at work that they make; idle seats are lent from time to time.
+//! Keeps the priority levels in step with their objects, and lends idle seats periodically.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,24 +12,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::{FlowController, State, config::Config, level::Level};
 
-/// The resources whose objects describe flow control, all of one group.
+/// The flow-control resources.
 pub const RESOURCES: [&str; 2] = ["prioritylevelconfigurations", "flowschemas"];
-/// Their group.
+/// Their API group.
 pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const LENDING: Duration = Duration::from_secs(10);
 
-/// The objects, and what they come to.
+/// The indexed objects and the state built from them.
 pub struct Objects {
     schemas: BTreeMap<String, Value>,
     levels: BTreeMap<String, Value>,
-    /// As of the last change.
+    /// The state after the last change.
     pub state: Arc<State>,
-    /// How many there are for all levels together.
+    /// Seats of all levels together.
     seats: usize,
 }
 
 impl Objects {
-    /// None yet: everything is let through.
+    /// Without objects, requests are not limited.
     pub fn new(seats: usize) -> Self {
         let state = Arc::new(State { config: Config::default(), levels: HashMap::new() });
         Self { schemas: BTreeMap::new(), levels: BTreeMap::new(), state, seats }
@@ -54,7 +54,7 @@ impl Indexer for Objects {
         self.levels.clear();
     }
 
-    /// Levels keep who works and waits, and get their new shares.
+    /// Levels keep their requests and get new shares.
     fn rebuild(&mut self) {
         let config = Config::of(self.schemas.values(), self.levels.values());
         let shares: u64 = config.levels.values().map(|level| level.shares).sum();

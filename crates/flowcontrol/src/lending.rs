@@ -1,11 +1,11 @@
-//! Seats that a level does not use go to those that ask for more: every level gets at least what it may not lend, at most
-//! what it may borrow, and in between the same fraction of what it is expected to need.
+//! Seat lending: each level gets at least the seats that it may not lend, at most those that it may borrow, and in
+//! between the same fraction of its expected demand.
 
 use std::sync::Arc;
 
 use super::level::{Demand, Level};
 
-/// Shares out the seats anew.
+/// Recomputes the seats of all levels.
 pub fn lend(levels: &[&Arc<Level>], total: usize) {
     let demands: Vec<Demand> = levels.iter().map(|level| level.demand()).collect();
     for (level, limit) in levels.iter().zip(shares(&demands, total)) {
@@ -13,7 +13,7 @@ pub fn lend(levels: &[&Arc<Level>], total: usize) {
     }
 }
 
-/// The seats of each level.
+/// Returns the seats of each level.
 fn shares(demands: &[Demand], total: usize) -> Vec<usize> {
     let share = |demand: &Demand, fraction: f64| {
         let target = demand.wanted.max(demand.lower as f64).max(1.0) * fraction;
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_seats_are_lent_and_kept_ones_are_not() {
+    fn idle_lendable_seats_are_lent() {
         let got = shares(&[demand(50, 100, 0.0), demand(50, 100, 100.0)], 100);
         assert_eq!(got, [50, 50]);
         let got = shares(&[demand(10, 100, 0.0), demand(50, 100, 100.0)], 100);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_borrows_more_than_it_may() {
+    fn borrowing_limit_is_respected() {
         let got = shares(&[demand(0, 100, 0.0), demand(10, 20, 1000.0)], 100);
         assert_eq!(got[1], 20);
     }

@@ -1,4 +1,4 @@
-//! One priority level: its seats, who sits on them and who waits for them.
+//! A priority level: its seats, and the requests that execute and wait.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +13,14 @@ use super::{
     queues::Queues,
 };
 
-/// Why a request was turned away.
+/// The reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
-    /// All seats are taken, and nobody waits at this level.
+    /// All seats are taken, and the level does not queue.
     NoSeats,
-    /// Too many wait already.
+    /// The queue is full.
     QueueFull,
-    /// It waited too long.
+    /// The request timed out in the queue.
     TooLong,
 }
 
@@ -32,19 +32,19 @@ pub struct Level {
 
 struct Inner {
     exempt: bool,
-    /// Seats without lending and borrowing.
+    /// Nominal seats.
     nominal: usize,
     /// Seats that are never lent.
     lower: usize,
-    /// Seats with all that may be borrowed.
+    /// Seats including the borrowing limit.
     upper: usize,
-    /// Seats now. Those that are taken may be more for a while, after the limit went down.
+    /// Current seats. More may be taken for a while after the limit was lowered.
     limit: usize,
-    /// Seats that are taken.
+    /// Taken seats.
     taken: usize,
-    /// Seats that are taken or waited for; the most of them since lending last looked.
+    /// Peak of taken and requested seats since the last lending.
     peak: usize,
-    /// What lending expects to be asked for.
+    /// Smoothed demand.
     expected: f64,
     queuing: Option<Queuing>,
     queues: Option<Queues<Waiter>>,
@@ -57,38 +57,38 @@ struct Waiter {
     go: oneshot::Sender<Seats>,
 }
 
-/// What was counted for a flow schema.
+/// Metrics of a flow schema.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Requests that got to work.
+    /// Dispatched requests.
     pub dispatched: u64,
-    /// Requests that work.
+    /// Executing requests.
     pub executing: usize,
-    /// Seats that they take.
+    /// Their seats.
     pub seats: usize,
-    /// Requests that were turned away, by the reason.
+    /// Rejected requests by reason.
     pub refused: BTreeMap<Refused, u64>,
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: usize,
 }
 
-/// A level, for those who look.
+/// A snapshot of a level, for metrics.
 pub struct View {
-    /// Its name.
+    /// Name.
     pub name: Arc<str>,
-    /// Seats without lending and borrowing.
+    /// Nominal seats.
     pub nominal: usize,
     /// Seats that are never lent.
     pub lower: usize,
-    /// Seats with all that may be borrowed.
+    /// Seats including the borrowing limit.
     pub upper: usize,
-    /// Seats now.
+    /// Current seats.
     pub limit: usize,
-    /// What was counted, by flow schema.
+    /// Metrics by flow schema.
     pub counts: BTreeMap<Arc<str>, Counts>,
 }
 
-/// Seats that a request takes until it is dropped.
+/// Seats that are held until drop.
 pub struct Seats {
     level: Arc<Level>,
     width: usize,
@@ -107,7 +107,7 @@ impl Drop for Seats {
 }
 
 impl Level {
-    /// A level without seats until it is configured.
+    /// A level without seats, until it is configured.
     pub fn new(name: &str) -> Self {
         let inner = Inner {
             exempt: false,
@@ -125,7 +125,7 @@ impl Level {
         Self { name: name.into(), inner: Mutex::new(inner) }
     }
 
-    /// Its name.
+    /// The name of the level.
     pub fn name(&self) -> Arc<str> {
         self.name.clone()
     }
@@ -134,7 +134,7 @@ impl Level {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what its object says. Who waits in queues of another shape is let in at once.
+    /// Applies a configuration. Requests in queues of another shape are admitted at once.
     pub fn configure(self: &Arc<Self>, config: &LevelConfig, nominal: usize, total: usize) {
         let mut inner = self.lock();
         let percent = |share: u64| (nominal as f64 * share as f64 / 100.0).round() as usize;
@@ -149,7 +149,7 @@ impl Level {
             inner.queuing = config.queuing;
             let old = std::mem::replace(&mut inner.queues, config.queuing.map(Queues::new));
             if let Some(mut old) = old {
-                // Seats of who has gone away look for others when they are dropped: not while the lock is held.
+                // Permits of cancelled waiters take the lock when they drop, so they drop outside of it.
                 let gone: Vec<Seats> = std::iter::from_fn(|| old.pop(|_| true))
                     .filter_map(|waiter| self.seat(&mut inner, waiter))
                     .collect();
@@ -161,7 +161,7 @@ impl Level {
         Self::dispatch(self, inner);
     }
 
-    /// Takes seats, waiting for them for so long if need be.
+    /// Takes seats, waiting for at most `wait`.
     pub async fn enter(
         self: &Arc<Self>,
         schema: &Arc<str>,
@@ -223,13 +223,13 @@ impl Level {
         Seats { level: self.clone(), width, schema }
     }
 
-    /// Gives a waiter its seats; those of one who has gone away come back in a moment.
+    /// Grants seats to a waiter; those of a cancelled waiter return shortly.
     fn seat(self: &Arc<Self>, inner: &mut Inner, waiter: Waiter) -> Option<Seats> {
         let seats = self.sit(inner, waiter.schema, waiter.width);
         waiter.go.send(seats).err()
     }
 
-    /// Lets in who fits. What comes back from those who have gone away is dropped outside the lock, and looks again.
+    /// Admits waiters that fit. Permits of cancelled waiters drop outside of the lock and dispatch again.
     fn dispatch(this: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         let mut unwanted = Vec::new();
         loop {
@@ -244,24 +244,24 @@ impl Level {
         drop(unwanted);
     }
 
-    /// What lending needs to know; the peak begins anew.
+    /// Returns the demand for lending and resets the peak.
     pub fn demand(&self) -> Demand {
         let mut inner = self.lock();
         let peak = std::mem::replace(&mut inner.peak, 0);
         inner.note_demand();
-        // Demand that goes away is believed only slowly.
+        // Demand decays slowly.
         inner.expected = (peak as f64).max(0.977 * inner.expected + 0.023 * peak as f64);
         Demand { lower: inner.lower, upper: inner.upper, wanted: inner.expected, exempt: inner.exempt }
     }
 
-    /// Sets the seats of the next while.
+    /// Sets the current seats.
     pub fn set_limit(self: &Arc<Self>, limit: usize) {
         let mut inner = self.lock();
         inner.limit = limit;
         Self::dispatch(self, inner);
     }
 
-    /// How things are.
+    /// Returns a snapshot.
     pub fn view(&self) -> View {
         let inner = self.lock();
         let mut counts = inner.counts.clone();
@@ -279,16 +279,16 @@ impl Level {
     }
 }
 
-/// What a level asks of lending.
+/// The demand of a level.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// It never gets less.
+    /// Minimum seats.
     pub lower: usize,
-    /// It never gets more.
+    /// Maximum seats.
     pub upper: usize,
-    /// What it is expected to need.
+    /// Expected demand.
     pub wanted: f64,
-    /// It takes what it needs.
+    /// Exempt levels take what they need.
     pub exempt: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A priority level by itself: seats, waiting, and being turned away.
+//! Tests of a single priority level.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ fn queuing(length: usize) -> Option<Queuing> {
 }
 
 #[tokio::test]
-async fn who_finds_no_seat_waits_for_one() {
+async fn request_waits_for_a_seat() {
     let (level, schema) = (level(2, queuing(10)), Arc::from("s"));
     let first = level.enter(&schema, 1, 1, PATIENT).await.unwrap();
     let second = level.enter(&schema, 1, 1, PATIENT).await.unwrap();
@@ -49,7 +49,7 @@ async fn who_finds_no_seat_waits_for_one() {
 }
 
 #[tokio::test]
-async fn who_cannot_wait_is_turned_away() {
+async fn request_that_cannot_wait_is_rejected() {
     let schema = Arc::from("s");
     let without = level(1, None);
     let _seat = without.enter(&schema, 1, 1, PATIENT).await.unwrap();
@@ -71,7 +71,7 @@ async fn who_cannot_wait_is_turned_away() {
 }
 
 #[tokio::test]
-async fn who_went_away_leaves_no_seat_behind() {
+async fn cancelled_waiter_releases_its_seats() {
     let (level, schema) = (level(1, queuing(10)), Arc::from("s"));
     let seat = level.enter(&schema, 1, 1, PATIENT).await.unwrap();
     for _ in 0..5 {
@@ -82,7 +82,7 @@ async fn who_went_away_leaves_no_seat_behind() {
 }
 
 #[tokio::test]
-async fn wide_requests_take_what_there_is() {
+async fn wide_requests_are_capped_by_the_limit() {
     let (level, schema) = (level(3, queuing(10)), Arc::from("s"));
     let wide = level.enter(&schema, 1, 10, PATIENT).await.unwrap();
     assert_eq!(level.view().counts["s"].seats, 3, "a level is never asked for more than it has");
@@ -92,7 +92,7 @@ async fn wide_requests_take_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn never_more_work_than_there_are_seats() {
+async fn taken_seats_never_exceed_the_limit() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let (level, schema) = (level(4, queuing(1000)), Arc::<str>::from("s"));
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -1,9 +1,9 @@
-//! How much is worked on at once: API priority and fairness, or two plain limits where that is turned off.
+//! Flow control: API priority and fairness, or two plain limits if that is disabled.
 //!
-//! A request is matched to a flow schema, which names a priority level and tells flows apart. Each level has seats, of
-//! which a request takes as many as it is wide; who finds none waits in one of few queues that its flow is dealt, and the
-//! queues are served fairly. Who cannot wait is told to come back (429). Watches hold their seats only until they have
-//! begun; streams and components of this process are not limited.
+//! A request is matched to a flow schema, which names a priority level and a flow. Each level has seats; a request
+//! takes as many as its work estimate. Without free seats it waits in one of the queues that its flow is dealt by
+//! shuffle sharding; queues are served fairly. A request that cannot wait gets 429. Watches hold their seats only until
+//! they are initialized; streams and components of this process are exempt.
 
 pub mod bootstrap;
 mod classify;
@@ -37,7 +37,7 @@ const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowsche
 const WAITS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// Who gets to work when.
+/// Admits requests by flow schema and priority level.
 pub struct FlowController {
     store: Arc<dyn store::Store>,
     objects: CacheIndex<Objects>,
@@ -46,28 +46,28 @@ pub struct FlowController {
     waits: HistogramFamily<Wait>,
     fair: bool,
     seats: usize,
-    /// How long a request may wait for its seats.
+    /// Maximum wait for seats.
     patience: Duration,
 }
 
-/// What waits are counted under.
+/// The labels of wait metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
-    /// The flow schema.
+    /// Flow schema.
     pub schema: Arc<str>,
-    /// The priority level.
+    /// Priority level.
     pub level: Arc<str>,
-    /// Whether it got to work.
+    /// Whether the request was executed.
     pub served: bool,
 }
 
-/// What the objects say, and the levels at work. Levels outlive changes of their objects.
+/// The configuration and the levels at work. Levels outlive changes of their objects.
 struct State {
     config: Config,
     levels: HashMap<String, Arc<Level>>,
 }
 
-/// What a request holds while it is worked on, and what its answer says of that.
+/// The seats of a request, and the UIDs for its response headers.
 #[derive(Default)]
 pub struct SeatPermit {
     marks: Option<(HeaderValue, HeaderValue)>,
@@ -76,7 +76,7 @@ pub struct SeatPermit {
 }
 
 impl FlowController {
-    /// As the objects in the cache say.
+    /// Builds flow control over the objects in the watch cache.
     pub fn new(
         load: &Load,
         store: &Arc<dyn store::Store>,
@@ -101,19 +101,19 @@ impl FlowController {
         self.objects.read(|objects| objects.state.clone())
     }
 
-    /// Lends seats that nobody asks for to those who do.
+    /// Lends idle seats in the background.
     fn lend(&self) {
         let state = self.state();
         let levels: Vec<&Arc<Level>> = state.levels.values().collect();
         lending::lend(&levels, self.seats);
     }
 
-    /// How long requests waited.
+    /// The distribution of wait times.
     pub fn waits(&self) -> &HistogramFamily<Wait> {
         &self.waits
     }
 
-    /// Every level, for those who look.
+    /// Snapshots of all levels.
     pub fn levels(&self) -> Vec<level::View> {
         let mut views: Vec<_> = self.state().levels.values().map(|level| level.view()).collect();
         views.sort_by(|a, b| a.name.cmp(&b.name));
@@ -175,7 +175,7 @@ impl SeatPermit {
 }
 
 impl Refused {
-    /// Upstream's word for why.
+    /// Upstream's reason label.
     pub fn reason(self) -> &'static str {
         match self {
             Refused::NoSeats => "concurrency-limit",

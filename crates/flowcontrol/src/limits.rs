@@ -1,5 +1,4 @@
-//! The two plain limits, for who turns priority and fairness off: so many reads and so many writes at once, and nobody
-//! waits.
+//! Plain limits of concurrent reads and writes without queuing, if priority and fairness is disabled.
 
 use std::sync::Arc;
 
@@ -8,20 +7,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::RequestDigest;
 use crate::Load;
 
-/// The places for requests in flight; `None`: no limit.
+/// Seats for requests in flight; `None` is unlimited.
 pub struct Limits {
     reads: Option<Arc<Semaphore>>,
     writes: Option<Arc<Semaphore>>,
 }
 
 impl Limits {
-    /// As many places as the settings say; 0 is no limit.
+    /// Limits according to the configuration; 0 is unlimited.
     pub fn new(load: &Load) -> Self {
         let places = |count: usize| (count > 0).then(|| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))));
         Self { reads: places(load.reads), writes: places(load.writes) }
     }
 
-    /// A place for a request, to be held until its answer is made.
+    /// Returns a seat, to be held until the response is made.
     pub fn admit(&self, asked: &RequestDigest<'_>) -> Result<Option<OwnedSemaphorePermit>, ()> {
         let places = match asked.verb() {
             "watch" => return Ok(None),

@@ -1,25 +1,25 @@
-//! The queues of a level. A flow is dealt a few of them by its hash and waits in the shortest, so that one that floods
-//! its queues leaves others theirs; the queues are served in the order of virtual times, which a request's width moves on.
+//! The queues of a level. A flow is dealt a hand of queues by its hash and waits in the shortest one, so that a flood
+//! leaves other queues free. Queues are served in the order of virtual time, which advances by the seats of a request.
 
 use std::collections::VecDeque;
 
 use super::config::Queuing;
 
-/// Requests that wait, of any kind.
+/// Waiting requests.
 pub struct Queues<W> {
     queues: Vec<Queue<W>>,
     hand: usize,
     length: usize,
-    /// The virtual time: that of the request that was taken last.
+    /// Virtual time of the last dispatched request.
     now: f64,
-    /// How many wait, and how wide they are together.
+    /// Number and seats of all waiting requests.
     count: usize,
     width: usize,
 }
 
 struct Queue<W> {
     waiting: VecDeque<Waiting<W>>,
-    /// When the last request that came here will virtually be done.
+    /// Virtual finish time of the last request in the queue.
     done: f64,
 }
 
@@ -30,30 +30,30 @@ struct Waiting<W> {
 }
 
 impl<W> Queues<W> {
-    /// Empty queues.
+    /// Creates empty queues.
     pub fn new(config: Queuing) -> Self {
         let queue = || Queue { waiting: VecDeque::new(), done: 0.0 };
         let queues = (0..config.queues).map(|_| queue()).collect();
         Self { queues, hand: config.hand, length: config.length, now: 0.0, count: 0, width: 0 }
     }
 
-    /// Whether nobody waits.
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How wide all who wait are together.
+    /// Seats of all waiting requests.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// All who wait.
+    /// Drains all waiting requests.
     pub fn waiters(&self) -> impl Iterator<Item = &W> {
         self.queues.iter().flat_map(|queue| queue.waiting.iter().map(|waiting| &waiting.waiter))
     }
 
-    /// Puts a request into the shortest queue of its flow's hand; gives it back if that is full. Who has gone away, as
-    /// `gone` says, does not count.
+    /// Enqueues a request in the shortest queue of its hand; returns it if that queue is full. Cancelled requests,
+    /// according to `gone`, do not count.
     pub fn push(&mut self, hash: u64, width: usize, waiter: W, gone: impl Fn(&W) -> bool) -> Result<(), W> {
         let hand = deal(hash, self.queues.len(), self.hand);
         for at in &hand {
@@ -79,7 +79,7 @@ impl<W> Queues<W> {
         Ok(())
     }
 
-    /// Takes the request whose virtual time comes first, if `fits` says so.
+    /// Dequeues the request with the earliest virtual time, if `fits` allows it.
     pub fn pop(&mut self, fits: impl Fn(&W) -> bool) -> Option<W> {
         if self.count == 0 {
             return None;
@@ -98,7 +98,7 @@ impl<W> Queues<W> {
     }
 }
 
-/// `hand` different numbers below `deck`, from a hash: as cards are dealt.
+/// Deals `hand` distinct queue indexes below `deck` from a hash (shuffle sharding).
 fn deal(hash: u64, deck: usize, hand: usize) -> Vec<usize> {
     let (mut rest, mut cards) = (hash, Vec::with_capacity(hand));
     for dealt in 0..hand.min(deck) {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hands_have_different_cards() {
+    fn hands_have_distinct_queues() {
         for hash in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
             let mut hand = deal(hash, 16, 6);
             hand.sort_unstable();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_does_not_keep_others_waiting() {
+    fn flooding_flow_does_not_starve_others() {
         let mut queues = Queues::new(Queuing { queues: 2, hand: 1, length: 100 });
         for _ in 0..50 {
             queues.push(0, 1, "flood", |_| false).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_requests_pay_for_their_width() {
+    fn wide_requests_advance_virtual_time() {
         let mut queues = Queues::new(Queuing { queues: 2, hand: 1, length: 100 });
         for _ in 0..10 {
             queues.push(0, 10, "wide", |_| false).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn full_queues_give_back() {
+    fn full_queue_rejects_requests() {
         let mut queues = Queues::new(Queuing { queues: 1, hand: 1, length: 1 });
         queues.push(0, 1, 1, |_| false).unwrap();
         assert_eq!(queues.push(0, 1, 2, |_| false), Err(2));

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// How much is worked on at once, and for how long.
+/// Limits of concurrent requests and their durations.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Reads at once.
+    /// Maximum concurrent reads.
     pub reads: usize,
-    /// Writes at once.
+    /// Maximum concurrent writes.
     pub writes: usize,
-    /// Whether requests are queued by flow schemas and priority levels; otherwise only the two numbers count.
+    /// Whether priority and fairness is enabled; otherwise only the two limits apply.
     pub fairness: bool,
-    /// How long a request may take, unless it is a watch or a stream.
+    /// Timeout of requests other than watches and streams.
     pub request_timeout: Duration,
-    /// How long a watch lasts at least.
+    /// Minimum duration of a watch.
     pub watch_timeout: Duration,
-    /// The share of HTTP/2 requests that are told to connect anew.
+    /// Probability of GOAWAY for HTTP/2 requests.
     pub goaway_chance: f64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Load {
 }
 
 impl Load {
-    /// How long a watch lasts whose client does not say so: not all of them end at once.
+    /// Returns a random watch duration, so that watches do not all end at once.
     pub fn watch_seconds(&self) -> u64 {
         let least = self.watch_timeout.as_secs().max(1);
         least + fastrand::u64(..least)

@@ -1,4 +1,4 @@
-//! How many seats a request takes: one, but a list takes as many as it has objects to read, for every hundred one.
+//! Estimates the seats of a request: one; for lists, one per hundred objects.
 
 use std::{
     collections::HashMap,
@@ -12,17 +12,17 @@ use super::RequestDigest;
 
 const OBJECTS_PER_SEAT: usize = 100;
 const MAX_SEATS: usize = 10;
-/// How long a count is good enough.
+/// TTL of an object count.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How many objects collections have.
+/// Object counts of collections.
 #[derive(Default)]
 pub struct WorkEstimator {
     counts: Mutex<HashMap<&'static str, (Instant, usize)>>,
 }
 
 impl WorkEstimator {
-    /// The seats of a request.
+    /// Returns the seats of a request.
     pub async fn estimate_seats(&self, store: &dyn store::Store, asked: &RequestDigest<'_>) -> usize {
         match asked {
             RequestDigest::Resource(target) if matches!(target.verb, "list" | "watch") && target.name.is_empty() => {
@@ -54,7 +54,7 @@ impl WorkEstimator {
             limit: Some(1),
             ..Default::default()
         };
-        // A store that fails will say so when the list itself is read.
+        // A store error is reported by the list itself.
         let count = store.list(range).await.map_or(0, |page| page.records.len() + page.remaining);
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (Instant::now(), count));
         count

@@ -1,4 +1,4 @@
-//! Upgrades, passed on: once the backend has agreed to what the client asks for, their connections are one.
+//! Proxied upgrades: after the backend has switched protocols, both connections are joined.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failed;
 
-/// What is about one connection only, besides what `Connection` names.
+/// Hop-by-hop headers, besides those that `Connection` names.
 const HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -27,13 +27,13 @@ const HOP: &[&str] = &[
 ];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Whether a client asks for another protocol.
+/// Whether a request asks for an upgrade.
 pub fn is_upgrade(headers: &HeaderMap) -> bool {
     let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     headers.contains_key(header::UPGRADE) && { connection }.any(|value| value.to_ascii_lowercase().contains("upgrade"))
 }
 
-/// Passes an upgrade on to `path` of a backend; 400 if the request is none.
+/// Forwards an upgrade to `path` of a backend; 400 if the request is not an upgrade.
 pub async fn upgrade(
     stopping: &CancellationToken,
     backend: &Backend,
@@ -55,7 +55,7 @@ pub async fn upgrade(
     joined(stopping, client, answer)
 }
 
-/// What a backend answered to an upgrade; if it agreed, its connection and the client's become one.
+/// Handles the backend's response to an upgrade; if it switched protocols, both connections are joined.
 pub fn joined(
     stopping: &CancellationToken,
     client: OnUpgrade,
@@ -73,13 +73,13 @@ pub fn joined(
     tokio::spawn(async move {
         match tokio::try_join!(client, backend) {
             Ok((client, backend)) => streams(TokioIo::new(client), TokioIo::new(backend), stopping).await,
-            Err(error) => tracing::debug!(%error, "an upgrade failed"),
+            Err(error) => tracing::debug!(%error, "streaming: upgrade failed, closing the connection"),
         }
     });
     Ok(answer.map(|_| full_body("")))
 }
 
-/// The headers of a request that is passed on: without what was for this server only, and with a host.
+/// Returns the headers of a forwarded request, without those for this server and with the backend's host.
 pub fn headers(request: &Request<Body>, backend: &Backend) -> HeaderMap {
     let mut headers = request.headers().clone();
     let own: Vec<HeaderName> = headers.keys().filter(|name| is_for_us(name)).cloned().collect();
@@ -95,7 +95,7 @@ pub fn headers(request: &Request<Body>, backend: &Backend) -> HeaderMap {
     headers
 }
 
-/// Removes what is about one connection only.
+/// Removes hop-by-hop headers.
 pub fn strip(headers: &mut HeaderMap) {
     let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =
@@ -108,7 +108,7 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// An upgrade has no body: whatever was to be one belongs to the stream.
+/// Removes body headers: the bytes after an upgrade belong to the stream.
 pub fn without_body(headers: &mut HeaderMap) {
     headers.remove(header::CONTENT_LENGTH);
     headers.remove(header::TRANSFER_ENCODING);
@@ -118,7 +118,7 @@ fn is_for_us(name: &HeaderName) -> bool {
     *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-")
 }
 
-/// Adds the client to those that a request was passed on for.
+/// Appends the client to `X-Forwarded-For`.
 pub fn append_client(request: &mut Request<Body>, client: Option<&SocketAddr>) {
     let Some(client) = client else { return };
     let mut all: Vec<String> = request
@@ -133,14 +133,14 @@ pub fn append_client(request: &mut Request<Body>, client: Option<&SocketAddr>) {
     }
 }
 
-/// Copies both ways until one side ends or the server does; then both are closed.
+/// Copies both ways until one side ends or the server stops; then closes both.
 pub async fn streams<C, B>(client: C, backend: B, stopping: CancellationToken)
 where
     C: AsyncRead + AsyncWrite,
     B: AsyncRead + AsyncWrite,
 {
     let ((mut from_client, mut to_client), (mut from_backend, mut to_backend)) = (split(client), split(backend));
-    // Either side may just go away: that ends the stream, and is no fault.
+    // A disconnect ends the stream.
     tokio::select! {
         _ = tokio::io::copy(&mut from_client, &mut to_backend) => {}
         _ = tokio::io::copy(&mut from_backend, &mut to_client) => {}

@@ -1,7 +1,7 @@
-//! An answer that is read from beginning to end, over WebSocket: pieces of it are messages, as bytes or as base64.
+//! A response body over WebSocket: each chunk is a message, binary or base64.
 //!
-//! Browsers cannot read an answer that goes on without end. The first message is empty, so that the client knows that there
-//! is one. What a client says is read and dropped; when it closes, nothing more is read.
+//! Browsers cannot read an endless response otherwise. The first message is empty and confirms the connection. Messages
+//! of the client are dropped; reading stops when it closes.
 
 use api::status::Status;
 use apiserver_core::Body;
@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::{websocket, websocket::Socket};
 
-/// How pieces are written.
+/// The encoding of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Bytes,
@@ -22,7 +22,7 @@ enum Form {
 }
 
 impl Form {
-    /// The form of a protocol; `None`: it is not known.
+    /// Returns the encoding of a subprotocol; `None` if it is unknown.
     fn of(protocol: &str) -> Option<Self> {
         match protocol {
             "" | "binary.k8s.io" => Some(Self::Bytes),
@@ -39,7 +39,7 @@ impl Form {
     }
 }
 
-/// Agrees to a handshake, and sends an answer's body on the connection that follows.
+/// Accepts a handshake and sends the response body on the connection.
 pub fn answer(mut request: Request<Body>, answer: Response<Body>) -> Result<Response<Body>, Status> {
     let wanted: Vec<String> = websocket::protocols(request.headers()).map(str::to_owned).collect();
     let none = String::new();
@@ -51,7 +51,7 @@ pub fn answer(mut request: Request<Body>, answer: Response<Body>) -> Result<Resp
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
         let mut socket = websocket::socket(upgraded).await;
-        // Whoever is gone does not hear the rest, nor the good-bye.
+        // The client may have disconnected.
         let _ = send(&mut socket, form, answer.into_body()).await;
         let _ = socket.close(None).await;
     });
@@ -74,7 +74,7 @@ async fn send(
                 }
                 Some(Err(_)) | None => return Ok(()),
             },
-            // Pings are answered by reading.
+            // Reading answers pings.
             heard = socket.next() => if !matches!(heard, Some(Ok(_))) { return Ok(()) },
         }
     }

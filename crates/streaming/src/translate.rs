@@ -1,6 +1,5 @@
-//! Exec and attach for clients that speak WebSocket with a close signal (`v5.channel.k8s.io`), translated to the SPDY that
-//! kubelets and runtimes speak. Every message begins with the number of its channel; channel 3 ends with a `Status` that
-//! says how the command ended.
+//! Translates exec and attach over WebSocket (`v5.channel.k8s.io`) to the SPDY of kubelets. Every message starts with
+//! its channel number; channel 3 ends with a `Status` of the command.
 
 use api::status::Status;
 use apiserver_core::{Body, backend::Backend};
@@ -31,10 +30,10 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
-/// The client closes the channel that the next byte names.
+/// The client closes the channel in the next byte.
 const CLOSE: u8 = 255;
 
-/// Agrees to WebSocket; what goes wrong afterwards is told in the client's error channel.
+/// Accepts WebSocket; later errors are sent in the error channel.
 pub fn answer(
     stopping: &CancellationToken,
     kubelet: Backend,
@@ -50,16 +49,16 @@ pub fn answer(
                 let socket = websocket::socket(client).await;
                 stopping.run_until_cancelled(run(socket, kubelet, &path, streams)).await;
             }
-            Err(error) => tracing::debug!(%error, "a client went away before its command ran"),
+            Err(error) => tracing::debug!(%error, "remote command: client upgrade failed, the command is not run"),
         }
     });
     Ok(response)
 }
 
-/// Joins the client with the command.
+/// Connects the client with the command.
 async fn run(socket: Socket, kubelet: Backend, path: &str, streams: Streams) {
     let (mut sink, source) = socket.split();
-    // An empty message tells the client that the connection stands.
+    // An empty message confirms the connection.
     let ready = match streams {
         Streams { stdout: true, .. } => STDOUT,
         Streams { stderr: true, .. } => STDERR,
@@ -76,17 +75,17 @@ async fn run(socket: Socket, kubelet: Backend, path: &str, streams: Streams) {
             }
         }
         Err(error) => {
-            // The client may be gone.
+            // The client may have disconnected.
             let _ = sink.send(message(ERROR, internal_error(&error.to_string()).as_bytes())).await;
         }
     }
-    // Clients take any other code for a failure. The client may have closed it already.
+    // Clients treat other codes as failures. The client may have closed the connection.
     let normal = CloseFrame { code: CloseCode::Normal, reason: Default::default() };
     let _ = sink.send(Message::Close(Some(normal))).await;
     let _ = sink.close().await;
 }
 
-/// Passes on what the command writes, until it ends or the client takes no more.
+/// Forwards output until the command ends or the client disconnects.
 async fn output(sink: &mut SplitSink<Socket, Message>, mut output: mpsc::Receiver<Output>) {
     while let Some(piece) = output.recv().await {
         let message = match &piece {
@@ -103,7 +102,7 @@ async fn output(sink: &mut SplitSink<Socket, Message>, mut output: mpsc::Receive
     }
 }
 
-/// Passes on what the client sends, until it goes away.
+/// Forwards input until the client disconnects.
 async fn feed(mut source: SplitStream<Socket>, input: Input) {
     while let Some(Ok(message)) = source.next().await {
         let data = match message {
@@ -119,8 +118,8 @@ async fn feed(mut source: SplitStream<Socket>, input: Input) {
             _ => Ok(()),
         };
         if let Err(error) = result {
-            // The command may have ended while its input was on the way.
-            tracing::debug!(%error, "input for a command is lost");
+            // The command may have ended meanwhile.
+            tracing::debug!(%error, "remote command: input dropped, the command has ended");
         }
     }
 }
@@ -135,7 +134,7 @@ struct Size {
 async fn resize(input: &Input, data: &[u8]) -> Result<(), spdy::Error> {
     match serde_json::from_slice::<Size>(data) {
         Ok(size) => input.resize(size.width, size.height).await,
-        // Not a size: terminals keep theirs.
+        // A malformed size is ignored.
         Err(_) => Ok(()),
     }
 }

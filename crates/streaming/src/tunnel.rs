@@ -1,4 +1,4 @@
-//! SPDY through WebSocket: how newer clients forward ports. Messages carry the bytes of a SPDY connection to the kubelet.
+//! SPDY tunnelled through WebSocket, for port-forward. Messages carry the bytes of a SPDY connection to the kubelet.
 
 use api::status::Status;
 use apiserver_core::{Body, BodyError, backend::Backend, body::full_body};
@@ -17,19 +17,19 @@ const PREFIX: &str = "SPDY/3.1+";
 const SUFFIX: &str = ".k8s.io";
 const SPDY: &str = "SPDY/3.1";
 const VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
-/// Bytes that are read from the kubelet at once, and so the largest message.
+/// Read size, and so the largest message.
 const BUFFER: usize = 32 << 10;
 
 fn is_tunnel(protocol: &str) -> bool {
     protocol.starts_with(PREFIX) && protocol.ends_with(SUFFIX)
 }
 
-/// Whether a client asks for a tunnel.
+/// Whether a request asks for a tunnel.
 pub fn is_asked_for(headers: &HeaderMap) -> bool {
     websocket::asks_for(headers, is_tunnel)
 }
 
-/// Opens the SPDY connection that a client wants to be tunnelled to, and then the tunnel.
+/// Opens the SPDY connection to the kubelet, then the tunnel.
 pub async fn answer(
     stopping: &CancellationToken,
     kubelet: &Backend,
@@ -60,7 +60,7 @@ pub async fn answer(
                 let (socket, backend) = (websocket::socket(client).await, TokioIo::new(backend));
                 stopping.run_until_cancelled(carry(socket, backend)).await;
             }
-            Err(error) => tracing::debug!(%error, "a tunnel was not opened"),
+            Err(error) => tracing::debug!(%error, "tunnel: client upgrade failed, closing the connection"),
         }
     });
     Ok(response)
@@ -69,7 +69,7 @@ pub async fn answer(
 fn spdy_request(kubelet: &Backend, path: &str, request: &Request<Body>) -> Result<Request<Body>, Status> {
     let mut headers = join::headers(request, kubelet);
     for protocol in websocket::protocols(request.headers()).filter_map(|protocol| protocol.strip_prefix(PREFIX)) {
-        // It came as a header, so it can go as one.
+        // The value was read from a header, so it is valid in one.
         if let Ok(value) = HeaderValue::from_str(protocol) {
             headers.append(VERSION, value);
         }
@@ -88,7 +88,7 @@ fn spdy_request(kubelet: &Backend, path: &str, request: &Request<Body>) -> Resul
     Ok(passed)
 }
 
-/// Carries bytes both ways until either side ends.
+/// Copies bytes both ways until either side ends.
 async fn carry<B>(socket: Socket, backend: B)
 where
     B: tokio::io::AsyncRead + AsyncWrite + Send,
@@ -99,7 +99,7 @@ where
         while let Some(Ok(message)) = source.next().await {
             let data: Bytes = match message {
                 Message::Binary(data) => data,
-                // Tunnels carry bytes; a client that sends text does not speak the protocol.
+                // Tunnels carry binary messages only.
                 Message::Text(_) | Message::Close(_) => return,
                 _ => continue,
             };
@@ -116,7 +116,7 @@ where
             }
             buffer.reserve(BUFFER);
         }
-        // The client may have gone first.
+        // The client may have closed the connection.
         let _ = sink.send(Message::Close(None)).await;
     };
     tokio::select! {

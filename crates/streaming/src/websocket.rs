@@ -15,30 +15,30 @@ use tokio_tungstenite::{
 
 use crate::join;
 
-/// The largest message that a client may send; upstream takes as much.
+/// Largest client message; upstream's value.
 const MAX_MESSAGE: usize = 32 << 20;
 
-/// A connection that speaks WebSocket.
+/// A WebSocket connection.
 pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// The protocols that a client asks for, in its order.
+/// The subprotocols that a client offers, in its order.
 pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Whether a request is for WebSocket with one of the protocols that `wanted` knows.
+/// Whether a request is a WebSocket handshake with a subprotocol that `wanted` accepts.
 pub fn asks_for(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> bool {
     is_handshake(headers) && protocols(headers).any(wanted)
 }
 
-/// Whether a request is for WebSocket.
+/// Whether a request is a WebSocket handshake.
 pub fn is_handshake(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     upgrade.eq_ignore_ascii_case("websocket") && join::is_upgrade(headers)
 }
 
-/// A handshake that is agreed to: the answer, and what becomes the connection once it was sent.
+/// Accepts a handshake; returns the response and the future connection.
 pub fn accept(request: &mut Request<Body>, protocol: &str) -> Result<(Response<Body>, OnUpgrade), Status> {
     let get = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let key = get(header::SEC_WEBSOCKET_KEY).to_owned();
@@ -60,7 +60,7 @@ pub fn accept(request: &mut Request<Body>, protocol: &str) -> Result<(Response<B
     Ok((response, hyper::upgrade::on(request)))
 }
 
-/// Speaks WebSocket on an upgraded connection.
+/// Starts WebSocket on an upgraded connection.
 pub async fn socket(upgraded: Upgraded) -> Socket {
     let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
     WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await

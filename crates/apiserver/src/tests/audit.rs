@@ -1,4 +1,4 @@
-//! What requests leave behind, on a server of its own: in a log, and at a webhook.
+//! Tests of auditing with a server: log and webhook.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ fn log(path: &Path) -> LogSettings {
     }
 }
 
-/// A server that writes a log of everything.
+/// A server that audits to a log.
 struct World {
     local: LocalService,
     server: crate::Server,
@@ -75,7 +75,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // The directory was kept for the log; a test that failed may leave it.
+        // A failed test may leave the directory.
         let _ = fs::remove_dir_all(self.log.parent().unwrap_or(&self.log));
     }
 }
@@ -85,7 +85,7 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// An event without what is different every time.
+/// Removes the fields that differ between runs.
 fn stable(mut event: Value) -> Value {
     let fields = event.as_object_mut().unwrap();
     for field in ["requestReceivedTimestamp", "stageTimestamp"] {
@@ -95,7 +95,7 @@ fn stable(mut event: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_request_leaves_one_chain_of_stages() {
+async fn request_produces_one_event_per_stage() {
     let world = World::new(ALL, |_| {}).await;
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}});
     assert_eq!(world.send("POST", "/api/v1/namespaces/default/configmaps?fieldManager=x", body.clone()).await, 201);
@@ -121,7 +121,7 @@ async fn a_request_leaves_one_chain_of_stages() {
 }
 
 #[tokio::test]
-async fn secrets_stay_secret_where_the_policy_says_so() {
+async fn metadata_level_omits_secrets() {
     let world = World::new(ALL, |_| {}).await;
     let body = json!({"metadata": {"name": "s"}, "stringData": {"password": "hidden"}});
     assert_eq!(world.send("POST", "/api/v1/namespaces/default/secrets", body).await, 201);
@@ -132,7 +132,7 @@ async fn secrets_stay_secret_where_the_policy_says_so() {
 }
 
 #[tokio::test]
-async fn failures_say_why() {
+async fn failures_have_a_reason() {
     let world = World::new(ALL, |_| {}).await;
     assert_eq!(world.send("GET", "/api/v1/namespaces/default/secrets/none", Value::Null).await, 404);
     let status = &world.events()[1]["responseStatus"];
@@ -144,7 +144,7 @@ async fn failures_say_why() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_what_the_policy_does_not_name() {
+async fn unselected_requests_are_not_audited() {
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, verbs: [delete]}\n";
     let world = World::new(policy, |_| {}).await;
     assert_eq!(world.send("GET", "/api/v1/namespaces/default", Value::Null).await, 200);
@@ -155,11 +155,11 @@ async fn nothing_is_kept_of_what_the_policy_does_not_name() {
 }
 
 #[tokio::test]
-async fn a_watch_begins_and_ends() {
+async fn watch_has_start_and_complete_events() {
     let world = World::new(ALL, |_| {}).await;
     let path = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1";
     assert_eq!(world.send("GET", path, Value::Null).await, 200);
-    // The end is told by a task of its own.
+    // The end is recorded by a separate task.
     while world.events().len() < 3 {
         tokio::task::yield_now().await;
     }
@@ -170,7 +170,7 @@ async fn a_watch_begins_and_ends() {
 }
 
 #[tokio::test]
-async fn whoever_knows_something_notes_it() {
+async fn stages_annotate_the_event() {
     let world = World::new(ALL, |_| {}).await;
     let auditor = world.server.shared.auditor.clone().unwrap();
     let user = User::default();
@@ -193,7 +193,7 @@ async fn whoever_knows_something_notes_it() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_told_of_is_refused_where_that_is_wanted() {
+async fn strict_backend_failure_rejects_the_request() {
     let nowhere = Path::new("/proc/none/audit.log");
     for (mode, want) in [(Mode::BlockingStrict, 500), (Mode::Blocking, 200)] {
         let change = |audit: &mut Audit| audit.log = Some(LogSettings { mode, ..log(nowhere) });
@@ -203,7 +203,7 @@ async fn a_request_that_cannot_be_told_of_is_refused_where_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_webhook_gets_batches() {
+async fn webhook_receives_batches() {
     let got: Arc<Mutex<Vec<Value>>> = Arc::default();
     let kept = got.clone();
     let listener = Listener::start(move |sent| {

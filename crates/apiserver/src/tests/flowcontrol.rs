@@ -1,4 +1,4 @@
-//! Flow control as requests meet it, on a server of its own.
+//! Tests of flow control with a server.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn target(path: &str) -> apiserver_core::request::ResourceRequest {
 }
 
 #[tokio::test]
-async fn a_flood_is_turned_away_and_administrators_are_not() {
+async fn flood_is_rejected_and_administrators_are_exempt() {
     let load = Load { reads: 5, writes: 5, request_timeout: Duration::from_millis(4), ..Default::default() };
     let (server, _dir) = server(load).await;
     let (pods, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
@@ -61,7 +61,7 @@ async fn a_flood_is_turned_away_and_administrators_are_not() {
 }
 
 #[tokio::test]
-async fn plain_limits_count_reads_and_writes_apart() {
+async fn plain_limits_separate_reads_and_writes() {
     let load = Load { reads: 1, writes: 1, fairness: false, ..Default::default() };
     let (server, _dir) = server(load).await;
     let (get, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
@@ -76,7 +76,7 @@ async fn plain_limits_count_reads_and_writes_apart() {
 }
 
 #[tokio::test]
-async fn shares_follow_the_objects() {
+async fn seats_follow_the_objects() {
     let (server, _dir) = server(Load::default()).await;
     let seats = |name: &str| {
         let levels = server.shared.flow_controller.levels();

@@ -1,4 +1,4 @@
-//! Which rule counts for which request.
+//! Tests of policy evaluation.
 
 use apiserver_core::{User, attributes::ResourceAttributes};
 
@@ -39,7 +39,7 @@ fn check(policy: &Policy, user: &str, verb: &str, asked: AttributesTarget<'_>, w
 }
 
 #[test]
-fn the_first_rule_that_matches_counts() {
+fn first_matching_rule_decides() {
     let policy = Policy::parse(POLICY).unwrap();
     let of = |resource, subresource, namespace, name| {
         AttributesTarget::Resource(ResourceAttributes {
@@ -81,7 +81,7 @@ fn the_first_rule_that_matches_counts() {
 }
 
 #[test]
-fn stages_and_managed_fields_are_left_out() {
+fn stages_and_managed_fields_are_omitted() {
     let policy = Policy::parse(POLICY).unwrap();
     let user = User { groups: vec!["devs".into()], ..User::default() };
     let apps = AttributesTarget::Resource(ResourceAttributes {
@@ -107,7 +107,7 @@ fn stages_and_managed_fields_are_left_out() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_policies_are_rejected() {
     let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
     for (text, want) in [
         ("apiVersion: v1\nkind: Pod\n".to_owned(), "no kind \"Pod\" is registered for version \"v1\""),

@@ -58,7 +58,7 @@ struct BindingSubject {
 #[derive(Clone, Debug)]
 pub struct SubjectGrant {
     binding: Arc<Binding>,
-    /// RbacIndex of the subject in the binding.
+    /// Index of the subject in the binding.
     subject: usize,
 }
 

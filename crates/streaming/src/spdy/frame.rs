@@ -1,14 +1,14 @@
-//! The frames of SPDY/3.1 that a streaming client needs, to and from bytes.
+//! Encodes and decodes the SPDY/3.1 frames that a streaming client needs.
 //!
 //! Header blocks are one zlib stream per direction. Ours is made of stored blocks, each followed by an empty one so that
 //! the peer's reader hands out what it has; the peer's are skipped, because they carry nothing that is needed.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// The last frame of a stream in this direction.
+/// Flag of the last frame of a stream.
 const FIN: u8 = 1;
 const VERSION: u16 = 3;
-/// No frame of a well-behaved peer is larger: Go's copy buffers have 32 KiB.
+/// Largest accepted frame: Go's copy buffers have 32 KiB.
 const MAX_LENGTH: usize = 1 << 20;
 
 const SYN_STREAM: u16 = 1;
@@ -16,34 +16,34 @@ const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 
-/// A frame that arrived.
+/// A received frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Bytes of a stream.
+    /// Data of a stream.
     Data {
-        /// The stream.
+        /// Stream ID.
         stream: u32,
-        /// Whether the peer will send no more on it.
+        /// Whether it is the last frame.
         fin: bool,
-        /// The bytes.
+        /// Payload.
         data: Bytes,
     },
-    /// The peer gave up a stream.
+    /// The peer reset a stream.
     Reset(u32),
-    /// To be sent back as it is.
+    /// Echoed unchanged.
     Ping(u32),
-    /// The peer will close the connection.
+    /// The peer closes the connection.
     GoAway,
-    /// A frame that means nothing here: replies, settings, windows.
+    /// An ignored frame: replies, settings, window updates.
     Other,
 }
 
-/// The peer does not speak SPDY/3.1, or sends frames larger than any that it should.
+/// The peer does not speak SPDY/3.1, or sends oversized frames.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the stream is not SPDY/3.1: {0}")]
 pub struct Malformed(&'static str);
 
-/// Takes one whole frame off the front of `buffer`, if it holds one.
+/// Takes one complete frame from `buffer`, if it contains one.
 pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
     if buffer.len() < 8 {
         return Ok(None);
@@ -78,7 +78,7 @@ pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
     }))
 }
 
-/// A data frame. `data` must be shorter than 16 MiB.
+/// Encodes a data frame; `data` must be shorter than 16 MiB.
 pub fn data(stream: u32, fin: bool, data: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(8 + data.len());
     frame.put_u32(stream);
@@ -87,19 +87,19 @@ pub fn data(stream: u32, fin: bool, data: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The answer to a ping.
+/// Encodes a ping reply.
 pub fn ping(id: u32) -> Bytes {
     control(PING, &id.to_be_bytes())
 }
 
-/// Makes the frames that open streams; it remembers whether the zlib stream was begun.
+/// Encodes SYN_STREAM frames; keeps the state of the zlib stream.
 #[derive(Default)]
 pub struct Opener {
     begun: bool,
 }
 
 impl Opener {
-    /// A frame that opens `stream` with these headers, whose names must be in lower case.
+    /// Encodes a frame that opens `stream`; header names must be in lower case.
     pub fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Bytes {
         let mut block = BytesMut::new();
         block.put_u32(headers.len() as u32);
@@ -120,7 +120,7 @@ impl Opener {
     }
 }
 
-/// A deflate block that holds `data`, shorter than 64 KiB, as it is.
+/// Writes a stored deflate block of less than 64 KiB.
 fn stored(out: &mut BytesMut, data: &[u8]) {
     let length = data.len() as u16;
     out.put_u8(0);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_survive_being_cut_anywhere() {
+    fn frames_are_decoded_from_any_split() {
         let mut wire = BytesMut::new();
         wire.put_slice(&data(5, false, b"hello"));
         wire.put_slice(&ping(2));
@@ -167,14 +167,14 @@ mod tests {
         assert_eq!(frames, expected);
     }
 
-    /// Whatever a peer sends, it is frames or an error, and every frame takes bytes off.
+    /// Every input decodes to frames or an error, and every frame consumes bytes.
     #[test]
-    fn any_bytes_come_to_an_end() {
+    fn decoding_arbitrary_bytes_terminates() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..random.usize(..64)).map(|_| random.u8(..)).collect();
             if random.bool() && bytes.len() >= 8 {
-                // A control frame of the right version, with a length that may be right.
+                // A control frame of the right version, with a plausible length.
                 bytes[..6].copy_from_slice(&[0x80, 0x03, 0, random.u8(..12), random.u8(..), 0]);
                 bytes[6] = 0;
                 bytes[7] = random.u8(..64);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn malformed_frames_are_rejected() {
         let mut http = BytesMut::from(&b"\x80\x02\0\x01\0\0\0\0"[..]);
         assert!(decode(&mut http).is_err());
         let mut long = BytesMut::from(&b"\0\0\0\x01\0\xff\xff\xff"[..]);

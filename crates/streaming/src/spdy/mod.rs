@@ -1,4 +1,4 @@
-//! Streams to a command: the SPDY/3.1 connection that kubelets and container runtimes speak.
+//! The SPDY/3.1 client for remote commands, which kubelets and container runtimes speak.
 //!
 //! [`connect`] opens the streams of Kubernetes' remote command protocol, version 4. Buffers are bounded both ways: a
 //! consumer that does not read stops the container's output, and a container that does not read stops the input.
@@ -23,63 +23,63 @@ use crate::Streams;
 type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 
 const PROTOCOL: &str = "v4.channel.k8s.io";
-/// Waiting pieces of output, each at most what the runtime sends at once (32 KiB).
+/// Buffered output chunks, each at most 32 KiB.
 const OUTPUT_BUFFER: usize = 16;
-/// Input is cut into frames of this size.
+/// Size of input frames.
 const INPUT_FRAME: usize = 32 << 10;
-/// A status longer than this is cut off.
+/// Longer statuses are truncated.
 const MAX_STATUS: usize = 64 << 10;
 
-/// Why a stream could not be opened or broke off.
+/// A stream that cannot be opened or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubelet cannot be reached.
     #[error("error sending request: {0}")]
     Backend(#[from] backend::BackendError),
-    /// The path cannot be asked for.
+    /// The path is invalid.
     #[error("the kubelet cannot be asked: {0}")]
     Request(#[from] http::Error),
-    /// The connection broke.
+    /// The connection failed.
     #[error("the stream broke off: {0}")]
     Io(#[from] std::io::Error),
     /// The HTTP exchange failed.
     #[error("the stream broke off: {0}")]
     Http(#[from] hyper::Error),
-    /// The kubelet did not switch to SPDY.
+    /// The kubelet did not switch protocols.
     #[error("unable to upgrade connection: {0}")]
     Refused(String),
-    /// The kubelet switched to something else.
+    /// The kubelet switched to another protocol.
     #[error(transparent)]
     Malformed(#[from] frame::Malformed),
 }
 
-/// What comes from the command, in the order in which the runtime sent it.
+/// Output of the command, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Bytes that it wrote.
+    /// Standard output.
     Stdout(Bytes),
-    /// Bytes that it wrote to its error output.
+    /// Standard error.
     Stderr(Bytes),
-    /// The end: a `metav1.Status` in JSON, or nothing if the connection broke off before it.
+    /// The end: a `metav1.Status` in JSON, or empty if the connection ended early.
     Exit(Bytes),
 }
 
 /// A running command.
 pub struct Command {
-    /// What goes to the command.
+    /// Input of the command.
     pub input: Input,
-    /// What comes from it; the last item is [`Output::Exit`].
+    /// Output of the command; the last item is [`Output::Exit`].
     pub output: mpsc::Receiver<Output>,
 }
 
-/// The way to a command. Dropping it does not close the command's input.
+/// The input of a command. Dropping it does not close the command's input.
 #[derive(Clone)]
 pub struct Input {
     writer: Arc<Mutex<WriteHalf<Upgraded>>>,
     ids: Ids,
 }
 
-/// The numbers of the streams: a client's are odd.
+/// Stream IDs: a client's are odd.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ids {
     error: u32,
@@ -90,7 +90,7 @@ struct Ids {
 }
 
 impl Input {
-    /// Writes to the command's input; ignored if it has none.
+    /// Writes to the command's input; ignored without one.
     pub async fn write(&self, mut data: &[u8]) -> Result<(), Error> {
         let Some(stdin) = self.ids.stdin else { return Ok(()) };
         while !data.is_empty() {
@@ -101,13 +101,13 @@ impl Input {
         Ok(())
     }
 
-    /// Closes the command's input; it may go on writing.
+    /// Closes the command's input; output continues.
     pub async fn close(&self) -> Result<(), Error> {
         let Some(stdin) = self.ids.stdin else { return Ok(()) };
         self.send(frame::data(stdin, true, &[])).await
     }
 
-    /// Tells the size of the terminal; ignored if there is none.
+    /// Sends the terminal size; ignored without a terminal.
     pub async fn resize(&self, width: u16, height: u16) -> Result<(), Error> {
         let Some(resize) = self.ids.resize else { return Ok(()) };
         let size = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
@@ -121,7 +121,7 @@ impl Input {
     }
 }
 
-/// Asks a kubelet for the streams of a command. Dropping the output ends the connection.
+/// Opens the streams of a command at a kubelet. Dropping the output ends the connection.
 pub async fn connect(kubelet: &Backend, path: &str, streams: Streams) -> Result<Command, Error> {
     let upgraded = upgrade(kubelet, path).await?;
     let (reader, writer) = tokio::io::split(upgraded);
@@ -149,7 +149,7 @@ pub async fn connect(kubelet: &Backend, path: &str, streams: Streams) -> Result<
     Ok(Command { input, output })
 }
 
-/// Asks for SPDY/3.1 and returns the connection after the switch.
+/// Upgrades to SPDY/3.1 and returns the connection.
 async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
     let request = Request::post(path)
         .header(header::HOST, kubelet.host_and_port())
@@ -165,15 +165,15 @@ async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
     Ok(TokioIo::new(hyper::upgrade::on(response).await?))
 }
 
-/// What the reader knows of the streams.
+/// The state of the reader.
 struct Reading {
     ids: Ids,
     status: BytesMut,
-    /// The streams that the runtime may still write to.
+    /// Streams that the runtime has not closed.
     open: Vec<u32>,
 }
 
-/// Reads frames until the command's streams are closed, then tells the exit.
+/// Reads frames until the command's streams are closed, then sends the exit.
 async fn read(mut reader: ReadHalf<Upgraded>, input: Input, sender: mpsc::Sender<Output>) {
     let ids = input.ids;
     let open = [Some(ids.error), ids.stdout, ids.stderr].into_iter().flatten().collect();
@@ -183,11 +183,11 @@ async fn read(mut reader: ReadHalf<Upgraded>, input: Input, sender: mpsc::Sender
         () = sender.closed() => Ok(()),
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a stream to a container broke off");
+        tracing::debug!(%error, "remote command: stream ended early");
     }
-    // Nobody may be listening any more.
+    // The receiver may be gone.
     let _ = sender.send(Output::Exit(reading.status.freeze())).await;
-    // The peer may have closed it already.
+    // The peer may have closed the connection.
     let _ = input.writer.lock().await.shutdown().await;
 }
 
@@ -222,7 +222,7 @@ impl Reading {
             self.status.extend_from_slice(&data[..data.len().min(room)]);
         } else if !data.is_empty() {
             let output = if Some(stream) == self.ids.stderr { Output::Stderr(data) } else { Output::Stdout(data) };
-            // A consumer that went away is noticed by the caller.
+            // The caller notices a dropped receiver.
             let _ = sender.send(output).await;
         }
         if fin {
