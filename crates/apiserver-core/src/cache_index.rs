@@ -3,16 +3,16 @@
 //!
 //! A [`CacheIndex`] follows some resources in the watch cache and feeds an [`Indexer`]. It guarantees:
 //!
-//! - **In step.** [`CacheIndex::read_file`] sees every change that the watch cache has, which includes everything that a
-//! list or
+//! - **In step.** [`CacheIndex::read`] sees every change that the watch cache has, which includes everything that a
+//!   list or
 //!   watch has returned and every write of this server. [`CacheIndex::read_fresh`] waits for all writes acknowledged
-//! before.
+//!   before.
 //! - **Incremental.** A change costs the decoding of one object, paid by the first reader after it; a read without
-//! changes
+//!   changes
 //!   costs a shared lock.
 //! - **Synchronous.** Reading waits for no task and no IO, and nothing is held across an `await`.
 //! - **Never stuck.** No background task is involved: an index whose history is compacted is rebuilt from the cache. It
-//! is
+//!   is
 //!   complete from [`CacheIndex::new`] on.
 //!
 //! Changes are applied in the order of their revisions. A document that cannot be decoded counts as absent, and is
@@ -77,7 +77,7 @@ impl<V: Indexer> CacheIndex<V> {
             Ok(FollowedResource { resource, prefix, watcher })
         };
         let sources = resources.iter().map(source).collect::<Result<_, store::StoreError>>()?;
-        let mut state = IndexState { indexer: indexer, sources };
+        let mut state = IndexState { indexer, sources };
         state.load(cache)?;
         Ok(Self { cache: cache.clone(), state: RwLock::new(state) })
     }
@@ -228,7 +228,7 @@ mod tests {
                 Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltInCatalog), window).await.unwrap());
             let resources = ["configmaps", "namespaces"].map(|name| loopback::find_resource("", "v1", name).unwrap());
             let index = CacheIndex::new(&cache, &resources, NameIndexer::default()).unwrap();
-            Self { store, index: index, _dir: dir }
+            Self { store, index, _dir: dir }
         }
 
         async fn check(&self, want: &[(&str, &str)]) {

@@ -50,7 +50,7 @@ impl<'a> LoopbackClient<'a> {
 
     /// A client with the field manager of a component.
     pub fn with_field_manager(storage: &'a dyn ObjectStorage, field_manager: &'static str) -> Self {
-        Self { storage, field_manager: field_manager }
+        Self { storage, field_manager }
     }
 
     /// Reads an object; `None` if it does not exist.

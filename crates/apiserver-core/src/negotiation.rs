@@ -107,13 +107,7 @@ impl MediaTypeOptions {
             if !is_supported(encoding, transform, request) {
                 return None;
             }
-            Some(Self {
-                encoding,
-                transform: transform,
-                version,
-                pretty: clause.parameter("pretty") == Some("1"),
-                gzip: false,
-            })
+            Some(Self { encoding, transform, version, pretty: clause.parameter("pretty") == Some("1"), gzip: false })
         })
     }
 

@@ -48,7 +48,7 @@ impl ApiResourceConfig {
             overrides.push((parse_scope(name)?, enabled));
         }
         overrides.sort();
-        Ok(Self { overrides: overrides })
+        Ok(Self { overrides })
     }
 
     /// Enables a group-version, unless it is configured explicitly.

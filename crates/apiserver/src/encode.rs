@@ -1,6 +1,6 @@
 //! Encodes responses in the negotiated media type.
 
-use api::{Value, convert, json_encoder, meta, protobuf, status::Status, table, yaml};
+use api::{Value, convert, json_encoder, meta, protobuf, schema::Resource, status::Status, table, yaml};
 use apiserver_core::{
     Body,
     body::full_body,
@@ -155,17 +155,27 @@ fn bytes_response(code: u16, encoding: ResponseEncoding, body: Bytes, compressed
     response
 }
 
-/// One object in a shape; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
+/// Transforms an object of the resource or a `Scale` into the negotiated representation; other kinds are unchanged.
 pub fn transform_object(target: &ResourceRequest, form: MediaTypeOptions, object: Value) -> Value {
+    if target.subresource == "scale"
+        && object["kind"] == "Scale"
+        && let Ok(scale) = registry::subresource_kind(target)
+    {
+        return transform_as(&scale, form, object);
+    }
     if object["kind"] != target.resource.kind {
         return object;
     }
+    transform_as(&target.resource, form, object)
+}
+
+fn transform_as(resource: &Resource, form: MediaTypeOptions, object: Value) -> Value {
     match form.transform {
         ResponseTransform::Object => object,
         ResponseTransform::Metadata => with_meta_version(form, table::partial_metadata(&object)),
         ResponseTransform::Table(include) => {
             let metadata = json!({"resourceVersion": meta::string_at(&object, &["metadata", "resourceVersion"])});
-            let table = table::build_table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
+            let table = table::build_table(resource, std::iter::once(&object), metadata, include, clock::now());
             with_meta_version(form, table)
         }
     }

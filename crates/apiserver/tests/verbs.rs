@@ -447,3 +447,42 @@ fn delete_options() -> Vec<u8> {
     assert!(message.starts_with(b"k8s\0"), "options travel in an envelope");
     message
 }
+
+#[tokio::test]
+async fn malformed_patches_have_upstreams_errors() {
+    let server = Fixture::new().await;
+    server.post(MAPS, json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+    let path = format!("{MAPS}/a");
+    let list = "json: cannot unmarshal array into Go value of type map[string]interface {}";
+    let (code, status) = server.patch(&path, "strategic-merge-patch", json!([])).await;
+    assert_eq!((code, status["message"].as_str()), (400, Some(list)));
+    let (code, status) = server.patch(&path, "merge-patch", json!([])).await;
+    assert_eq!((code, status["message"].as_str()), (400, Some(&*format!("error decoding patch: {list}"))));
+    let wrong = json!({"metadata": {"labels": "x"}});
+    let (code, status) = server.patch(&path, "strategic-merge-patch", wrong.clone()).await;
+    let message =
+        " \"\" is invalid: patch: Invalid value: \"map[metadata:map[labels:x]]\": cannot restore map from string";
+    assert_eq!((code, status["message"].as_str()), (422, Some(message)));
+    let (code, status) = server.patch(&path, "merge-patch", wrong).await;
+    let message = status["message"].as_str().unwrap();
+    assert_eq!(code, 422);
+    assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{message}");
+    assert!(message.contains("json: cannot unmarshal string into Go struct field "), "{message}");
+}
+
+#[tokio::test]
+async fn scale_as_table_has_scale_columns() {
+    let server = Fixture::new().await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    server.post(DEPLOYMENTS, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    let response = server.raw(Method::GET, &path, "", accept, Default::default()).await;
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let table: Value = serde_json::from_slice(&bytes).unwrap();
+    let columns = table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
+    assert_eq!(columns.collect::<Vec<_>>(), ["Name", "Desired", "Available", "Age"], "{table}");
+    assert_eq!(table["rows"][0]["cells"][0], "d");
+    assert_eq!(table["rows"][0]["cells"][1], 2);
+}

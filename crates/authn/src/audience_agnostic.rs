@@ -13,7 +13,7 @@ pub struct AudienceAgnostic<L> {
 impl<L> AudienceAgnostic<L> {
     /// `audiences` are those of this API server.
     pub fn new(authenticator: L, audiences: &[String]) -> Self {
-        Self { authenticator: authenticator, audiences: audiences.to_vec() }
+        Self { authenticator, audiences: audiences.to_vec() }
     }
 
     /// Returns the accepted audiences that are this server's; `None` if audiences are given and none is.

@@ -39,7 +39,7 @@ pub struct TokenCacheTtls {
 impl TokenCacheTtls {
     /// Caches successes only.
     pub fn successes_only(success: Duration) -> Self {
-        Self { success: success, unknown: Duration::ZERO, errors: true }
+        Self { success, unknown: Duration::ZERO, errors: true }
     }
 
     fn ttl_for(&self, result: &AuthenticationResult) -> Duration {

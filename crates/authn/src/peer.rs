@@ -45,7 +45,7 @@ impl PresentedCertificate {
         let parsed = chain.first().and_then(|first| X509Certificate::from_der(first).ok());
         // A malformed certificate is rejected later.
         let expires_at = parsed.map_or(i64::MAX, |(_, certificate)| certificate.validity().not_after.timestamp());
-        Self { chain, expires_at: expires_at, client: OnceLock::new(), proxy: OnceLock::new() }
+        Self { chain, expires_at, client: OnceLock::new(), proxy: OnceLock::new() }
     }
 
     /// Whether the certificate has expired; a connection may outlive it.

@@ -182,7 +182,7 @@ mod tests {
             }),
             _ => panic!("{request}"),
         };
-        let attributes = Attributes { user: &user, verb: words[0], target: target };
+        let attributes = Attributes { user: &user, verb: words[0], target };
         let decision = Policies::parse(FILE).unwrap().authorize(&attributes).await;
         assert_eq!(decision.is_allowed(), want, "{user:?} {request}");
         assert_eq!(decision.reason().to_string(), if want { "" } else { "No policy matched." });

@@ -69,7 +69,7 @@ mod tests {
                 ("get", AttributesTarget::NonResource("/healthz")),
                 ("post", AttributesTarget::NonResource("/nope")),
             ] {
-                let attributes = Attributes { user, verb, target: target };
+                let attributes = Attributes { user, verb, target };
                 let decide = |authorizer: &dyn Authorizer| {
                     let decision = authorizer.authorize(&attributes).now_or_never().expect("no waiting");
                     (decision.is_allowed(), decision.reason().to_string())

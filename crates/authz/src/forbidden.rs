@@ -67,7 +67,7 @@ mod tests {
 
     fn check(verb: &str, target: AttributesTarget<'_>, reason: Reason, want: &str) {
         let user = User { name: "al<ice".into(), ..User::default() };
-        let status = forbidden_status(&Attributes { user: &user, verb, target: target }, &reason);
+        let status = forbidden_status(&Attributes { user: &user, verb, target }, &reason);
         assert_eq!((status.code, status.message.as_str()), (if reason.error().is_some() { 500 } else { 403 }, want));
     }
 

@@ -83,7 +83,8 @@ impl ApplyConfiguration {
         let (value, violation) = match json::parse(body) {
             Ok((value, twice)) if twice.is_empty() => (value, None),
             _ => {
-                let parsed = yaml::parse(body).map_err(|error| unreadable(error.to_string()))?;
+                let parsed =
+                    yaml::parse(body).map_err(|error| unreadable(format!("error converting YAML to JSON: {error}")))?;
                 let violation = parsed.violation().map(|text| format!("error converting YAML to JSON: {text}"));
                 (parsed.value, violation)
             }
@@ -103,5 +104,19 @@ impl ApplyConfiguration {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_yaml_has_upstreams_error() {
+        let error = ApplyConfiguration::parse(b"a: b: c").err().unwrap();
+        assert_eq!(error.code, 400);
+        let prefix = "error decoding YAML: error converting YAML to JSON: yaml: ";
+        assert!(error.message.starts_with(prefix), "{}", error.message);
+        assert_eq!(ApplyConfiguration::parse(b"{a: b}").ok().unwrap().value["a"], "b");
     }
 }

@@ -2,7 +2,7 @@
 
 use admission::AdmissionAttributes;
 use api::{
-    Map, Value, apply, meta,
+    Map, Value, apply, decode, json, meta,
     patch::{self, PatchType},
     schema::Resource,
     status::Status,
@@ -62,7 +62,7 @@ pub struct UpdateContext<'a> {
 impl<'a> UpdateContext<'a> {
     /// The context of a client's write.
     pub fn for_client(scope: UpdateScope, options: &'a WriteOptions) -> Self {
-        Self { scope: scope, dry_run: options.dry_run, converter: Some(&options.converter) }
+        Self { scope, dry_run: options.dry_run, converter: Some(&options.converter) }
     }
 
     /// The context of a write by the server itself.
@@ -151,7 +151,13 @@ impl Registry {
         let changed = self
             .update_object(request, UpdateContext::for_client(scope, &options), |current| {
                 let patched = kind.apply_patch(resource.ty, current, &patch).map_err(patch_error_status)?;
-                let (mut object, unknown) = decode_value(resource, patched, options.validation)?;
+                let decoded = decode_value(resource, patched, options.validation);
+                let (mut object, unknown) = match decoded {
+                    Err(status) if status.code == 400 && resource.custom_schema.is_none() => {
+                        return Err(undecodable_result(resource, kind, current, &patch).unwrap_or(status));
+                    }
+                    decoded => decoded?,
+                };
                 check_identity(request, &mut object)?;
                 request.warnings.add_warnings(unknown);
                 options.track_managed_fields(
@@ -390,9 +396,8 @@ pub(super) fn decode_patch_body(resource: &Resource, body: &RequestBody) -> Resu
             .ok_or_else(|| Status::unsupported_media_type(CUSTOM_PATCH_TYPES))?,
         None => kind.ok_or_else(unsupported_patch_type)?,
     };
-    let body = serde_json::from_slice(&body.body)
-        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-    Ok((kind, body))
+    let patch = kind.decode_patch(&body.body).map_err(patch_error_status)?;
+    Ok((kind, patch))
 }
 
 /// 415 for an unknown patch type.
@@ -414,6 +419,18 @@ pub(super) fn patch_error_status(error: patch::PatchError) -> Status {
         patch::PatchError::Inapplicable { .. } => Status::unprocessable_patch(error.to_string()),
         patch::PatchError::Failed(message) => Status::from_code(500, message),
     }
+}
+
+/// 422 for a patch whose result does not decode, in upstream's words: a strategic merge patch is reported in Go's format,
+/// for other patch types the patched JSON. `None` if the result decodes.
+fn undecodable_result(resource: &Resource, kind: PatchType, current: &Value, patch: &Value) -> Option<Status> {
+    let patched = kind.apply_patch(resource.ty, current, patch).ok()?;
+    let error = decode::canonicalize(resource.ty, patched.clone()).err()?;
+    let (value, message) = match kind {
+        PatchType::Strategic => (json::go_value(patch), error.converter_message()),
+        PatchType::Json | PatchType::Merge => (patched.to_string(), error.to_string()),
+    };
+    Some(Status::invalid_kind("", "", "", &[FieldError::invalid("patch", value, message)]))
 }
 
 /// 400 if name or namespace of the object differ from the path; sets them otherwise.

@@ -40,7 +40,7 @@ pub enum RequestAttributes<'a> {
 impl<'a> RequestAttributes<'a> {
     /// Attributes of a request for a resource that this server serves.
     pub fn from_resource_request(request: &'a ResourceRequest) -> Self {
-        Self::Resource { request: request, selectors: parse_query_selectors(request.verb, &request.query) }
+        Self::Resource { request, selectors: parse_query_selectors(request.verb, &request.query) }
     }
 
     /// Attributes of a resource path that this server does not serve itself.

@@ -140,7 +140,7 @@ impl<K: Clone + Eq + Hash> HistogramFamily<K> {
                 buckets.push((*bound, count));
             }
         }
-        HistogramSnapshot { buckets: buckets, count, sum: histogram.sum.load(Ordering::Relaxed) as f64 * self.unit }
+        HistogramSnapshot { buckets, count, sum: histogram.sum.load(Ordering::Relaxed) as f64 * self.unit }
     }
 }
 

@@ -83,7 +83,7 @@ impl RequestKey {
     }
 
     /// The Prometheus labels.
-    pub fn to_labels(&self, code: Option<u16>, dry_run: bool) -> String {
+    pub fn to_labels(self, code: Option<u16>, dry_run: bool) -> String {
         let mut labels = String::new();
         if let Some(code) = code {
             labels += &format!("code=\"{code}\",");

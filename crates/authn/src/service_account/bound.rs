@@ -35,7 +35,7 @@ impl TokenAuthenticator for BoundTokenAuthenticator {
         let account = self.check_objects(&claims, now).await?;
         annotate_stale_token(&mut verified, &claims, now);
         let id = verified.jwt.string_claim("jti").to_owned();
-        Ok(Some(ServiceAccountInfo { id: &id, ..account }.into_response(verified)))
+        Ok(Some(ServiceAccountInfo { id: &id, ..account }.build_response(verified)))
     }
 }
 

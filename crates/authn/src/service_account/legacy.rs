@@ -56,7 +56,7 @@ impl TokenAuthenticator for LegacyTokenAuthenticator {
             uid: &claims.uid,
             ..ServiceAccountInfo::default()
         };
-        Ok(Some(account.into_response(verified)))
+        Ok(Some(account.build_response(verified)))
     }
 }
 

@@ -102,7 +102,7 @@ struct ServiceAccountInfo<'a> {
 }
 
 impl ServiceAccountInfo<'_> {
-    fn into_response(&self, token: VerifiedToken<'_>) -> AuthenticationResponse {
+    fn build_response(&self, token: VerifiedToken<'_>) -> AuthenticationResponse {
         let mut extra = BTreeMap::new();
         let mut add = |key: &str, value: String| drop(extra.insert(key.to_owned(), vec![value]));
         if let Some((name, uid)) = self.pod {
