@@ -186,7 +186,7 @@ apiVersion: v1
 kind: Config
 clusters:
 - name: work
-  cluster: {server: https://work.example, extensions: [{name: x, extension: {y: 1}}]}
+  cluster: {server: https://work.example, extensions: [{name: x, extension: {size: 1}}]}
 users: null
 contexts:
 - name: work
@@ -209,7 +209,7 @@ unknown: {kept: [1, 2]}
         let mut again = Kubeconfig::read(&path).unwrap();
         assert_eq!(again.current_context(), Some("ferry"));
         assert_eq!(again.root["unknown"]["kept"][1], Value::from(2));
-        assert_eq!(again.root["clusters"][0]["cluster"]["extensions"][0]["extension"]["y"], Value::from(1));
+        assert_eq!(again.root["clusters"][0]["cluster"]["extensions"][0]["extension"]["size"], Value::from(1));
         assert_eq!(again.root["clusters"][1]["cluster"]["server"], Value::from("https://127.0.0.1:6443"));
         assert_eq!(again.root["users"][0]["user"]["client-key-data"], Value::from(STANDARD.encode("admin key")));
 

@@ -61,7 +61,7 @@ async fn a_certificate_without_a_name_is_nobodys() {
     world.check(&[], Some(&ConnectionPeer::new(None, None)), "system:anonymous/ system:unauthenticated").await;
     world.check(&[], Some(&ConnectionPeer::new(None, Some(&[]))), "system:anonymous/ system:unauthenticated").await;
     let garbage = ConnectionPeer::new(None, Some(&[CertificateDer::from(vec![1, 2, 3])]));
-    let want = "401 verifying certificate that cannot be read failed: invalid peer certificate: BadEncoding";
+    let want = "401 verifying certificate with malformed DER failed: invalid peer certificate: BadEncoding";
     world.check(&[], Some(&garbage), want).await;
     let strict = World::new(AuthenticationConfig { anonymous: false, ..settings }).await;
     strict.check(&[], Some(&nameless), "401 []").await;

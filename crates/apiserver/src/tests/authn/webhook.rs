@@ -71,8 +71,8 @@ async fn a_webhook_knows_tokens() {
         ("unknown", "401 invalid bearer token"),
         ("liar", "401 invalid bearer token"),
         ("reason", "401 it was revoked"),
-        ("forbidden", "401 the server answered 403 Forbidden: go away"),
-        ("other", "401 the answer cannot be understood: it is no TokenReview"),
+        ("forbidden", "401 the server responded 403 Forbidden: go away"),
+        ("other", "401 malformed response: it is no TokenReview"),
     ] {
         world.check_token(token, want).await;
     }
