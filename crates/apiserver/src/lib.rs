@@ -294,7 +294,7 @@ fn virtual_resources(
     settings: &ServerOptions,
 ) -> VirtualResources {
     let mut resources = VirtualResources::default();
-    let reviews: Arc<dyn VirtualResource> = Arc::new(ReviewHandler { authenticator: authenticator.clone() });
+    let reviews: Arc<dyn VirtualResource> = Arc::new(ReviewHandler { authenticator: Arc::downgrade(authenticator) });
     for (group, resource) in REVIEW_RESOURCES {
         resources.register_handler(group, resource, "", reviews.clone());
     }

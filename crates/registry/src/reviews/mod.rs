@@ -3,20 +3,27 @@
 mod access_review;
 mod authentication;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use admission::AdmissionAttributes;
 use api::{Value, apply, meta, schema::Resource, status::Status, validate};
 use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use async_trait::async_trait;
-use authn::ReloadableAuthenticator;
+use authn::{Authenticator, ReloadableAuthenticator};
 
 use crate::{Registry, RequestOutcome, VirtualResource, WriteOptions, decode_request_body};
 
 /// Handles access and authentication reviews.
 pub struct ReviewHandler {
-    /// Authenticates reviewed tokens.
-    pub authenticator: Arc<ReloadableAuthenticator>,
+    /// Reviews tokens. The server owns it: it holds the registry, which must not hold it in turn.
+    pub authenticator: Weak<ReloadableAuthenticator>,
+}
+
+impl ReviewHandler {
+    fn authenticator(&self) -> Result<Arc<Authenticator>, Status> {
+        let current = self.authenticator.upgrade().map(|authenticator| authenticator.get());
+        current.ok_or_else(|| Status::internal_error("the server is stopping"))
+    }
 }
 
 #[async_trait]
@@ -41,7 +48,7 @@ impl VirtualResource for ReviewHandler {
         registry.admission().validate(&attributes, &review).await?;
         let object = match request.resource.group {
             "authentication.k8s.io" => {
-                authentication::review_authentication(&self.authenticator.get(), request, review).await?
+                authentication::review_authentication(&*self.authenticator()?, request, review).await?
             }
             _ => access_review::review_access(registry.authorizers(), request, review).await?,
         };
