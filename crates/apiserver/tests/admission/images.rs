@@ -54,7 +54,7 @@ async fn a_webhook_says_which_images_run() {
         [("confused", "it is no ImageReview but \"TokenReview\""), ("strange", "it is no ImageReview but \"\"")]
     {
         let url = format!("https://127.0.0.1:{}/hook", hook.port);
-        let failed = format!("pods \"p\" is forbidden: Post \"{url}\": the answer cannot be understood: {why}");
+        let failed = format!("pods \"p\" is forbidden: Post \"{url}\": malformed response: {why}");
         world.check("POST", &dry, image(name), (403, &failed)).await;
     }
     let asked = hook.asked.lock().unwrap()[0].clone();
