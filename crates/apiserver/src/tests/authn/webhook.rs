@@ -77,7 +77,7 @@ async fn a_webhook_knows_tokens() {
         world.check_token(token, want).await;
     }
     let (got, _) = world.who(&[("authorization", "Bearer nonsense")], None, "/").await;
-    assert!(got.starts_with("401 the answer cannot be understood: "), "{got}");
+    assert!(got.starts_with("401 malformed response: "), "{got}");
 }
 
 #[tokio::test]
