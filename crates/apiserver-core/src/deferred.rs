@@ -1,7 +1,7 @@
 //! Lookups that synchronous code needs and asynchronous code resolves.
 //!
 //! CEL expressions and server-side apply do not wait, but may need an authorization decision or a conversion webhook. They
-//! record a lookup that is unknown and go on with a placeholder; the result of that attempt is discarded. The lookups are
+//! record a lookup whose result is unknown and continue with a default; the result of that attempt is discarded. The lookups are
 //! then resolved and the work runs again. Each lookup is resolved once.
 //!
 //! Invariant: the work has no side effects, and is called again with the same inputs.

@@ -20,7 +20,7 @@ pub fn validate_possession(spec: &FieldCursor, e: &mut ErrorList) {
         (spec.get("stubPKCS10Request"), spec.get("pkixPublicKey"), spec.get("proofOfPossession"));
     match (!request.is_empty(), !key.is_empty(), !proof.is_empty()) {
         _ if !spec.get("maxExpirationSeconds").exists() => {}
-        (true, false, false) => validate_stub_request(&request, e),
+        (true, false, false) => validate_pkcs10_request(&request, e),
         (false, true, true) => validate_proof_of_possession(spec, &key, &proof, e),
         _ => {
             let message = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
@@ -29,7 +29,7 @@ pub fn validate_possession(spec: &FieldCursor, e: &mut ErrorList) {
     }
 }
 
-fn validate_stub_request(at: &FieldCursor, e: &mut ErrorList) {
+fn validate_pkcs10_request(at: &FieldCursor, e: &mut ErrorList) {
     let given = decode_base64(at);
     if given.len() > MOST_BYTES {
         return at.too_long(e, MOST_BYTES);

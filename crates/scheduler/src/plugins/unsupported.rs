@@ -1,4 +1,4 @@
-//! Rejects pods that use scheduling features that are not implemented, naming the feature.
+//! Rejects pods that use scheduling features outside of the supported set, and names the feature in the reason.
 
 use k8s_openapi::api::core::v1::PodSpec;
 
