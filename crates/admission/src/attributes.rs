@@ -1,25 +1,25 @@
-//! What is to be admitted: who does what to which object.
+//! Admission attributes: operation, resource, object, user and options of one request.
 
 use api::{Value, meta, schema::Resource, status::Status};
 use apiserver_core::{User, loopback, request::ResourceRequest, storage::ObjectStorage, warnings::Warnings};
 
 use super::reinvocation::ReinvocationContext;
 
-/// What is done to an object.
+/// Admission operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// It is new.
+    /// A new object.
     Create,
-    /// It, or a part of it, changes.
+    /// A change of the object or of a subresource.
     Update,
-    /// It goes.
+    /// A deletion.
     Delete,
-    /// A stream to it is opened.
+    /// A stream to a subresource, such as `exec` or `proxy`.
     Connect,
 }
 
 impl Operation {
-    /// As the API writes it.
+    /// Returns the operation as the API spells it, such as `CREATE`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -30,21 +30,21 @@ impl Operation {
     }
 }
 
-/// Who does what to which object. The object itself comes with each call.
+/// Admission attributes of one request. The object itself is passed to each call.
 pub struct AdmissionAttributes<'a> {
-    /// Where other objects can be looked up.
+    /// Reads other objects.
     pub registry: &'a dyn ObjectStorage,
     /// The request: resource, subresource, namespace, name, user.
     pub target: &'a ResourceRequest,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// The object before.
+    /// The old object; `None` for creates and connects.
     pub old: Option<&'a Value>,
-    /// Whether nothing will be stored.
+    /// Whether this is a dry run, which stores nothing.
     pub dry_run: bool,
-    /// The options of a deletion.
+    /// The `DeleteOptions` of a deletion.
     pub options: Option<&'a Value>,
-    /// What became of the object so far.
+    /// Reinvocation state of the mutating plug-ins.
     pub rounds: ReinvocationContext,
 }
 
@@ -61,17 +61,17 @@ impl<'a> AdmissionAttributes<'a> {
         }
     }
 
-    /// Of a new object.
+    /// Attributes of a create.
     pub fn create(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, dry_run: bool) -> Self {
         Self { dry_run, ..Self::new(registry, target, Operation::Create) }
     }
 
-    /// Of a change.
+    /// Attributes of an update.
     pub fn update(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, old: &'a Value, dry_run: bool) -> Self {
         Self { old: Some(old), dry_run, ..Self::new(registry, target, Operation::Update) }
     }
 
-    /// Of a deletion.
+    /// Attributes of a deletion.
     pub fn delete(
         registry: &'a dyn ObjectStorage,
         target: &'a ResourceRequest,
@@ -82,12 +82,12 @@ impl<'a> AdmissionAttributes<'a> {
         Self { old: Some(old), dry_run, options: Some(options), ..Self::new(registry, target, Operation::Delete) }
     }
 
-    /// Of a stream.
+    /// Attributes of a connect.
     pub fn connect(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest) -> Self {
         Self::new(registry, target, Operation::Connect)
     }
 
-    /// The same of another view of the object before.
+    /// Returns the same attributes with another old object.
     pub fn with_old<'b>(&'b self, old: Option<&'b Value>) -> AdmissionAttributes<'b> {
         AdmissionAttributes {
             old,
@@ -96,38 +96,38 @@ impl<'a> AdmissionAttributes<'a> {
         }
     }
 
-    /// The row of the resource.
+    /// The requested resource.
     pub fn resource(&self) -> &Resource {
         &self.target.resource
     }
 
-    /// "" for the object itself.
+    /// The subresource; "" for the object itself.
     pub fn subresource(&self) -> &str {
-        // What is proxied has the rest of its path here.
+        // Proxy requests carry the rest of the path in the subresource.
         self.target.subresource.split('/').next().unwrap_or_default()
     }
 
-    /// The namespace; of a namespace, itself.
+    /// The namespace of the request; for a namespace, its own name.
     pub fn namespace(&self) -> &str {
         &self.target.namespace
     }
 
-    /// Who asks.
+    /// The user who sends the request.
     pub fn user(&self) -> &User {
         &self.target.user
     }
 
-    /// Where warnings and annotations go.
+    /// Collects warnings and audit annotations.
     pub fn notes(&self) -> &Warnings {
         &self.target.warnings
     }
 
-    /// Whether this is about objects of a resource, or their subresources.
+    /// Whether the request targets this resource or one of its subresources.
     pub fn is_of(&self, group: &str, name: &str) -> bool {
         self.resource().name == name && self.resource().group == group
     }
 
-    /// Group, version and kind of what is written: a subresource may have its own.
+    /// Group, version and kind of the written object; a subresource may have its own kind.
     pub fn kind(&self) -> (&'static str, &'static str, &'static str) {
         let row = self.resource();
         match row.subresource(self.subresource()) {
@@ -139,7 +139,7 @@ impl<'a> AdmissionAttributes<'a> {
         }
     }
 
-    /// The name of the request's path, or that of a new object if it has one yet.
+    /// The name in the request path, or a new object's own name if it is already set.
     pub fn name<'b>(&'b self, object: &'b Value) -> &'b str {
         if self.target.name.is_empty() && self.operation == Operation::Create {
             meta::name(object)
@@ -148,7 +148,7 @@ impl<'a> AdmissionAttributes<'a> {
         }
     }
 
-    /// 403, about this request.
+    /// Builds a 403 Forbidden status for this request.
     pub fn forbidden(&self, object: &Value, why: impl AsRef<str>) -> Status {
         let mut name = self.name(object);
         if name.is_empty() {
@@ -158,7 +158,7 @@ impl<'a> AdmissionAttributes<'a> {
         Status::forbidden(self.resource(), name, why.as_ref())
     }
 
-    /// Another object of a built-in resource, or `None`.
+    /// Reads an object of a built-in resource; `None` if it does not exist.
     pub async fn find(&self, kind: (&str, &str, &str), namespace: &str, name: &str) -> Result<Option<Value>, Status> {
         let resource = loopback::find_resource(kind.0, kind.1, kind.2)?;
         match self.registry.read_object(resource, namespace, name).await {
@@ -168,7 +168,7 @@ impl<'a> AdmissionAttributes<'a> {
         }
     }
 
-    /// All objects of a built-in resource, or those of one namespace.
+    /// Lists the objects of a built-in resource, in one namespace or, with "", in all.
     pub async fn all(&self, kind: (&str, &str, &str), namespace: &str) -> Result<Vec<Value>, Status> {
         self.registry.list_objects(loopback::find_resource(kind.0, kind.1, kind.2)?, namespace).await
     }

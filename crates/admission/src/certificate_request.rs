@@ -1,18 +1,18 @@
-//! Who a request for a certificate is for.
+//! Parses the subject of a certificate signing request.
 
 use api::{Value, meta};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest};
 
-/// The subject of a request.
+/// The subject of a certificate signing request.
 pub struct Subject {
-    /// CN.
+    /// The common name (CN).
     pub common_name: String,
-    /// Os.
+    /// The organizations (O).
     pub organizations: Vec<String>,
 }
 
-/// The subject of the PEM in `spec.request`.
+/// Parses the subject of the PEM-encoded PKCS #10 request in `spec.request`.
 pub fn subject(request: &Value) -> Result<Subject, String> {
     let pem =
         BASE64_STANDARD.decode(meta::string_at(request, &["spec", "request"])).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Which plug-ins are on and what they are told: the flags and the configuration file, checked once.
+//! Admission configuration: the plug-in flags and the `AdmissionConfiguration` file, validated once.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -12,51 +12,51 @@ use super::{
 };
 use crate::{Times, usage::Usage};
 
-/// Which plug-ins are on, and their configurations.
+/// The enabled and disabled plug-ins, and their configurations.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionSettings {
     enabled: Vec<String>,
     disabled: Vec<String>,
     configs: BTreeMap<String, Value>,
-    /// How long pods stay on nodes that are not ready, or not reachable, unless they say so.
+    /// Default toleration seconds of the not-ready and unreachable taints.
     pub toleration_seconds: Option<(i64, i64)>,
 }
 
-/// A flag that cannot be followed.
+/// An invalid value of a plug-in flag.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownPlugin {
-    /// No plug-in has that name.
+    /// The named plug-in does not exist.
     #[error("{flag} plugin {name:?} is unknown")]
     Name {
         /// The flag.
         flag: &'static str,
-        /// What it names.
+        /// The unknown plug-in name.
         name: String,
     },
-    /// Both on and off.
+    /// Plug-ins named in both flags.
     #[error("[{0}] in enable-admission-plugins and disable-admission-plugins overlapped")]
     Both(String),
 }
 
-/// What plug-ins are made of.
+/// Dependencies that plug-in constructors receive.
 #[derive(Clone, Copy)]
 pub struct PluginInit<'a> {
     /// The plug-in's own configuration.
     pub config: Option<&'a Value>,
-    /// The settings of all.
+    /// The settings of the whole chain.
     pub settings: &'a AdmissionSettings,
-    /// What views of other objects follow.
+    /// The watch cache that indexes are built on.
     pub cache: &'a Arc<WatchCache>,
-    /// Who may do what.
+    /// The authorizer chain.
     pub authorizers: &'a Arc<Authorizers>,
-    /// What containers have used.
+    /// Recorded resource usage of containers.
     pub usage: &'a Arc<Usage>,
     /// The latency metrics of the chain.
     pub times: &'a Arc<Times>,
 }
 
 impl AdmissionSettings {
-    /// Upstream's set, with some more and some less.
+    /// Applies `--enable-admission-plugins` and `--disable-admission-plugins` to upstream's default set.
     pub fn new(enabled: &[String], disabled: &[String]) -> Result<Self, UnknownPlugin> {
         let known = |flag: &'static str, names: &[String]| {
             let unknown = names.iter().find(|name| !ROWS.iter().any(|row| row.name == name.as_str()));
@@ -72,7 +72,7 @@ impl AdmissionSettings {
         Ok(Self { enabled: enabled.to_vec(), disabled: disabled.to_vec(), ..Self::default() })
     }
 
-    /// With one more plug-in, whatever the flags say.
+    /// Enables a plug-in regardless of the flags.
     pub fn enable(&mut self, plugin: &str) {
         self.disabled.retain(|name| name != plugin);
         self.enabled.push(plugin.to_owned());
@@ -83,7 +83,8 @@ impl AdmissionSettings {
         ROWS.iter().map(|row| row.name)
     }
 
-    /// With the configurations of a file; `path` is where it is, for files that it names.
+    /// Reads the plug-in configurations of the `AdmissionConfiguration` file at `path`. Relative paths in it are
+    /// resolved against its directory.
     pub fn configured(mut self, path: &Path) -> Result<Self, String> {
         let unreadable = |why: String| format!("unable to read admission control configuration from {path:?} [{why}]");
         let file = read(path).map_err(unreadable)?;
@@ -106,13 +107,13 @@ impl AdmissionSettings {
         Ok(self)
     }
 
-    /// With a configuration for one plug-in.
+    /// Sets the configuration of one plug-in.
     pub fn with(mut self, plugin: &str, config: Value) -> Self {
         self.configs.insert(plugin.to_owned(), config);
         self
     }
 
-    /// Whether somebody wants to know what containers use.
+    /// Whether an enabled plug-in reads container usage samples.
     pub fn wants_usage(&self) -> bool {
         ROWS.iter().any(|row| row.name == INITIAL_RESOURCES && self.enables(row))
     }

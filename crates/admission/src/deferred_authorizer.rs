@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes its time, and knows one resource.
+    /// An authorizer that yields before it decides and allows one resource.
     struct Slow(Arc<AtomicUsize>);
 
     #[async_trait]
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// What an expression evaluates to, and how many questions were asked for it.
+    /// Asserts the result of an expression and the number of authorization checks it makes.
     async fn check(source: &str, want: &str, asked: usize) {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =

@@ -1,9 +1,9 @@
-//! Admission: whether a write should happen, and as what.
+//! Admission control: a chain of plug-ins that mutates and validates write requests.
 //!
-//! [`Admission`] is a chain of plug-ins in upstream's order. The registry calls [`Admission::admit`] with an object that
-//! is decoded and has its defaults, before its strategy prepares it: plug-ins may change it. It calls
-//! [`Admission::validate`] once the object is valid and about to be stored: nothing changes any more. One refusal ends
-//! the request. Changes are admitted anew on every attempt to write them; deletions once they are known to be meant.
+//! [`Admission`] holds the plug-ins in upstream's order. The registry calls [`Admission::admit`] with a decoded and
+//! defaulted object before its strategy prepares it: plug-ins may change it. It calls [`Admission::validate`] once the
+//! object is valid and about to be stored, when it can no longer change. The first rejection ends the request. Updates
+//! are admitted again on every write attempt; deletions after their preconditions hold.
 
 mod attributes;
 mod certificate_request;
@@ -33,32 +33,32 @@ use namespace_index::NamespaceIndex;
 use plugins::ROWS;
 pub use times::{Step, Times};
 
-/// One rule of the chain.
+/// An admission plug-in.
 #[async_trait]
 pub trait Plugin: Send + Sync {
-    /// Whether there is anything to do, asked before the other two: it must cost next to nothing.
+    /// Whether the plug-in handles a request. Called before `admit` and `validate`, so it must be cheap.
     fn handles(&self, _attributes: &AdmissionAttributes<'_>) -> bool {
         true
     }
 
-    /// May change the object, or refuse it. The object of a deletion is null.
+    /// Mutates or rejects the object. The object of a deletion is null.
     async fn admit(&self, _attributes: &AdmissionAttributes<'_>, _object: &mut Value) -> Result<(), Status> {
         Ok(())
     }
 
-    /// May refuse the object as it would be stored. The object of a deletion is null.
+    /// Validates the object as it would be stored. The object of a deletion is null.
     async fn validate(&self, _attributes: &AdmissionAttributes<'_>, _object: &Value) -> Result<(), Status> {
         Ok(())
     }
 }
 
-/// What a plug-in is asked about.
+/// The resources, subresources and operations that a plug-in handles.
 pub struct ResourceRule {
-    /// Group and plural name; `*` for any.
+    /// API group and plural resource name; `*` matches any.
     pub resource: (&'static str, &'static str),
-    /// Names of subresources, the object itself being ""; empty for any.
+    /// Subresource names, "" being the object itself; empty matches any.
     pub subresources: &'static [&'static str],
-    /// Operations.
+    /// The handled operations.
     pub operations: &'static [Operation],
 }
 
@@ -80,15 +80,15 @@ impl ResourceRule {
     }
 }
 
-/// A row of the table of plug-ins.
+/// An entry of the plug-in table.
 pub struct PluginDescriptor {
-    /// Upstream's name.
+    /// Upstream's name of the plug-in.
     pub name: &'static str,
-    /// Whether it is on unless it is disabled.
+    /// Whether the plug-in is enabled by default.
     pub on: bool,
-    /// What it is asked about.
+    /// Rules that select the requests it handles.
     pub about: &'static [ResourceRule],
-    /// Makes it, of the configuration that it may have.
+    /// Constructs the plug-in from its configuration and dependencies.
     pub make: fn(&PluginInit<'_>) -> Result<Box<dyn Plugin>, String>,
 }
 
@@ -103,7 +103,7 @@ impl EnabledPlugin {
     }
 }
 
-/// The plug-ins that are on, in upstream's order.
+/// The admission chain: the enabled plug-ins in upstream's order.
 #[derive(Clone, Default)]
 pub struct Admission {
     links: Arc<Vec<EnabledPlugin>>,
@@ -111,7 +111,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The chain that settings ask for.
+    /// Builds the chain of the plug-ins that the settings enable.
     pub fn new(settings: &AdmissionSettings, parts: &PluginInit<'_>) -> Result<Self, String> {
         let mut links = Vec::new();
         for row in ROWS.iter().filter(|row| settings.enables(row)) {
@@ -123,12 +123,12 @@ impl Admission {
         Ok(Self { links: Arc::new(links), times: parts.times.clone() })
     }
 
-    /// How long it takes.
+    /// The latency metrics of the chain.
     pub fn times(&self) -> &Times {
         &self.times
     }
 
-    /// Lets the plug-ins change or refuse an object.
+    /// Runs the mutating phase: plug-ins may change or reject the object.
     pub async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let (step, began) = (Step { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
         let admitted = self.admit_all(attributes, object, step).await;
@@ -155,7 +155,7 @@ impl Admission {
         }
     }
 
-    /// Lets the plug-ins refuse an object that is about to be stored.
+    /// Runs the validating phase on an object that is about to be stored.
     pub async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let (step, began) = (Step { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
         let valid = self.validate_all(attributes, object, step).await;
@@ -178,7 +178,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Both, for what has no object that could be changed: deletions.
+    /// Runs both phases for a request without an object, such as a deletion.
     pub async fn allow(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         self.admit(attributes, &mut Value::Null).await?;
         self.validate(attributes, &Value::Null).await

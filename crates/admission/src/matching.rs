@@ -1,4 +1,4 @@
-//! Whether a webhook or a policy is asked about a request, and as what.
+//! Matches requests against the rules and selectors of webhooks and policies.
 
 use api::{
     Value, meta,
@@ -10,29 +10,29 @@ use apiserver_core::loopback;
 
 use super::{AdmissionAttributes, Operation};
 
-/// As what somebody is asked about a request: another version of the resource may be what its rules name.
+/// A matched request: the resource, in the version that the matching rule names.
 #[derive(Clone)]
 pub struct Invocation {
-    /// The resource.
+    /// The matched resource; with `matchPolicy: Equivalent` its version may differ from the request's.
     pub resource: ResourceRef,
 }
 
-/// Who is asked: rules and selectors.
+/// Match criteria of a webhook or policy: rules and selectors.
 pub struct Asked<'a> {
-    /// What about; `None`: everything.
+    /// Resource rules; `None` matches every resource.
     pub rules: Option<&'a [Value]>,
-    /// What not about, whatever the rules say.
+    /// Exclude rules, which take precedence over `rules`.
     pub excludes: &'a [Value],
-    /// Whether rules for other versions count too.
+    /// Whether rules also match equivalent versions (`matchPolicy: Equivalent`).
     pub equivalent: bool,
-    /// Which namespaces' objects.
+    /// The namespace selector.
     pub namespaces: &'a Result<LabelSelector, String>,
-    /// Which objects.
+    /// The object selector.
     pub objects: &'a Result<LabelSelector, String>,
 }
 
 impl Asked<'_> {
-    /// `None`: not asked.
+    /// Matches a request; `None` if the criteria do not select it.
     pub async fn about(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -50,14 +50,14 @@ impl Asked<'_> {
         }
         let namespaces = self.namespaces.as_ref().map_err(Status::internal_error)?;
         if !namespaces.is_empty() && !namespaces.matches(&namespace_labels(attributes, object).await?) {
-            // What is in no namespace is not selected by namespaces.
+            // Namespace selectors do not apply to cluster-scoped objects.
             let free = namespace(attributes, object).is_empty();
             return Ok(free.then_some(invocation));
         }
         Ok(Some(invocation))
     }
 
-    /// As what some rules name the request.
+    /// Finds the request's resource, or an equivalent version of it, in the rules.
     fn find(&self, rules: &[Value], attributes: &AdmissionAttributes<'_>, object: &Value) -> Option<Invocation> {
         let own = attributes.resource();
         let named = |resource: &Resource| rules.iter().any(|rule| matches(rule, attributes, object, resource));
@@ -81,7 +81,7 @@ impl Asked<'_> {
     }
 }
 
-/// The namespace of a request; that of a namespace is itself.
+/// The namespace of a request; for a namespace, its own name.
 pub fn namespace<'a>(attributes: &'a AdmissionAttributes<'_>, object: &'a Value) -> &'a str {
     if attributes.is_of("", "namespaces") { attributes.name(object) } else { attributes.namespace() }
 }
@@ -112,7 +112,7 @@ fn matches(rule: &Value, attributes: &AdmissionAttributes<'_>, object: &Value, r
         && by_name()
 }
 
-/// Whether the object, new or old, has the labels.
+/// Whether the selector matches the labels of the new or the old object.
 fn selects_one(selector: &LabelSelector, attributes: &AdmissionAttributes<'_>, object: &Value) -> bool {
     let labelled = |object: &Value| {
         meta::value_at(object, &["metadata"]).is_some() && selector.matches(&object["metadata"]["labels"])

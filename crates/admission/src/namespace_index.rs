@@ -1,4 +1,5 @@
-//! Which namespaces have objects of a resource at all. Most have none, and then there is nothing to look up.
+//! Index of the objects of a resource by namespace. It saves plug-ins a lookup where a namespace has none, the usual
+//! case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,25 +12,25 @@ use apiserver_core::{
 
 use super::PluginInit;
 
-/// Names of objects of one resource, by namespace; "" for those that are in none.
+/// Object names of one resource, by namespace; cluster-scoped objects are under "".
 pub struct NamespaceIndex(CacheIndex<Names>);
 
 #[derive(Default)]
 struct Names(BTreeMap<String, BTreeSet<String>>);
 
 impl NamespaceIndex {
-    /// Follows a built-in resource.
+    /// Builds the index of a built-in resource from the watch cache.
     pub fn of(parts: &PluginInit<'_>, (group, version, name): (&str, &str, &str)) -> Result<Self, String> {
         let resource = loopback::find_resource(group, version, name).map_err(|status| status.message)?;
         CacheIndex::new(parts.cache, &[resource], Names::default()).map(Self).map_err(|error| error.to_string())
     }
 
-    /// Whether a namespace has any.
+    /// Whether a namespace has any object of the resource.
     pub fn has_some(&self, namespace: &str) -> bool {
         self.0.read(|names| names.0.contains_key(namespace))
     }
 
-    /// Whether there is one of that name.
+    /// Whether an object of that name exists.
     pub fn has(&self, namespace: &str, name: &str) -> bool {
         self.0.read(|names| names.0.get(namespace).is_some_and(|names| names.contains(name)))
     }

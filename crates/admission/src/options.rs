@@ -1,17 +1,17 @@
-//! The options of a request as an object, as webhooks and policies see them.
+//! The options of a request as an object, for webhooks and policies.
 
 use api::Value;
 use serde_json::json;
 
 use super::{AdmissionAttributes, Operation};
 
-/// `CreateOptions` and the like, of the request's query; those of a deletion come with the request.
+/// Builds `CreateOptions` or `UpdateOptions` from the query; `DeleteOptions` come with the request.
 pub fn of(attributes: &AdmissionAttributes<'_>) -> Value {
     let kind = match attributes.operation {
         Operation::Connect => return Value::Null,
         Operation::Delete => return attributes.options.cloned().unwrap_or(Value::Null),
         Operation::Create => "CreateOptions",
-        // Those of a patch are seen as those of the update that it makes.
+        // A patch is admitted as the update that it results in.
         Operation::Update => "UpdateOptions",
     };
     let query = &attributes.target.query;

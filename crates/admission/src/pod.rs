@@ -1,35 +1,35 @@
-//! Pods as several plug-ins see them: their containers, their tolerations, whether somebody but the server runs them.
+//! Accessors for pods that several plug-ins share: containers, tolerations, mirror pods.
 
 use api::{Value, meta, quantity::Quantity};
 
-/// The annotation of pods that a kubelet runs on its own and only shows to the server.
+/// The annotation of mirror pods, which represent a kubelet's static pods.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The lists of containers, and what messages call a container of each.
+/// The container lists of a pod, and the name that messages use for a container of each.
 pub const LISTS: [(&str, &str); 3] =
     [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")];
 
-/// All containers of a pod.
+/// Iterates over all containers of a pod.
 pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     LISTS.iter().flat_map(|(list, _)| meta::list_at(pod, &["spec", list]))
 }
 
-/// The containers of one list, to be changed.
+/// Iterates mutably over the containers of one list.
 pub fn containers_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
     pod.get_mut("spec").and_then(|spec| spec.get_mut(list)).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Whether a kubelet runs a pod on its own.
+/// Whether a pod is a mirror pod.
 pub fn is_mirror(pod: &Value) -> bool {
     meta::value_at(pod, &["metadata", "annotations", MIRROR]).is_some()
 }
 
-/// An amount as the API writes it.
+/// Parses a quantity as the API encodes it.
 pub fn quantity(amount: &Value) -> Option<Quantity> {
     Quantity::parse(amount.as_str()?)
 }
 
-/// Both lists of tolerations in one; those that others include are left out.
+/// Merges two lists of tolerations and drops those that another one includes.
 pub fn merge_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
     let mut merged: Vec<Value> = Vec::new();
@@ -43,7 +43,7 @@ pub fn merge_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether whatever `one` tolerates `other` does too.
+/// Whether `other` tolerates every taint that `one` tolerates.
 pub fn includes(other: &Value, one: &Value) -> bool {
     let text = |toleration: &'_ Value, field: &str| meta::string_at(toleration, &[field]).to_owned();
     let seconds = |toleration: &Value| meta::value_at(toleration, &["tolerationSeconds"]).and_then(Value::as_i64);

@@ -1,40 +1,40 @@
-//! Rounds of mutating admission: when a policy or a webhook changes an object, the whole chain is asked once more, and of
-//! them those that want to and that have not seen the change.
+//! Reinvocation of mutating admission: when a policy or webhook changes an object, the chain runs once more. The second
+//! round calls only policies and webhooks with `reinvocationPolicy: IfNeeded` that ran before the change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::Value;
 
-/// What happened so far in the admission of one object.
+/// Reinvocation state of the admission of one object.
 #[derive(Debug, Default)]
 pub struct ReinvocationContext(Mutex<State>);
 
-/// Of whom some are asked again.
+/// A group of reinvocable plug-ins; each tracks its own state.
 #[derive(Clone, Copy, Debug)]
 pub enum ReinvocationGroup {
-    /// Policies.
+    /// Mutating admission policies.
     Policies,
-    /// Webhooks.
+    /// Mutating webhooks.
     Webhooks,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// 0, or 1 when asked again.
+    /// The current round: 0, or 1 during reinvocation.
     round: usize,
-    /// Whether to ask again.
+    /// Whether a change requires a second round.
     again: bool,
-    /// By [`ReinvocationGroup`].
+    /// State by [`ReinvocationGroup`].
     seen: [Seen; 2],
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Those that were asked since the last change, and want to be asked again.
+    /// Members called since the last change that support reinvocation.
     asked: Vec<String>,
-    /// Those that the next round asks.
+    /// Members to call in the next round.
     due: Vec<String>,
-    /// What the last of them left.
+    /// The object after the group's last call.
     left: Option<Value>,
 }
 
@@ -46,12 +46,12 @@ impl Seen {
 }
 
 impl ReinvocationContext {
-    /// 0, or 1 when asked again.
+    /// The current round: 0, or 1 during reinvocation.
     pub fn round(&self) -> usize {
         self.lock().round
     }
 
-    /// Whether the chain is to be asked once more; it then is in its next round.
+    /// Starts the second round if one is required; returns whether it did.
     pub fn another(&self) -> bool {
         let mut state = self.lock();
         let more = state.round == 0 && state.again;
@@ -59,7 +59,7 @@ impl ReinvocationContext {
         more
     }
 
-    /// They are about to be asked about `object`.
+    /// Begins the calls of a group. In the second round, a change made outside the group makes its members due.
     pub fn begin(&self, who: ReinvocationGroup, object: &Value) {
         let mut state = self.lock();
         let again = state.round > 0;
@@ -69,13 +69,13 @@ impl ReinvocationContext {
         }
     }
 
-    /// Whether one of them is asked in this round.
+    /// Whether a member of the group is called in this round.
     pub fn includes(&self, who: ReinvocationGroup, id: &str) -> bool {
         let state = self.lock();
         state.round == 0 || state.seen[who as usize].due.iter().any(|due| due == id)
     }
 
-    /// One of them was asked.
+    /// Records the call of a member: whether it supports reinvocation and whether it changed the object.
     pub fn called(&self, who: ReinvocationGroup, id: &str, again: bool, changed: bool) {
         let mut state = self.lock();
         state.again |= changed;
@@ -88,7 +88,7 @@ impl ReinvocationContext {
         }
     }
 
-    /// All of them were asked.
+    /// Ends the calls of a group and remembers the resulting object.
     pub fn end(&self, who: ReinvocationGroup, object: &Value) {
         let mut state = self.lock();
         if state.again {

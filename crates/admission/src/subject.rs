@@ -1,4 +1,4 @@
-//! What a webhook or a policy is told of a request: the version that its rules name, and who asks for what.
+//! The request as a webhook or policy receives it: objects in the matched version, and the `AdmissionRequest` fields.
 
 use std::borrow::Cow;
 
@@ -15,38 +15,38 @@ use super::{
     options,
 };
 
-/// A request as one who is asked sees it.
+/// A request together with the version that it is matched as.
 pub struct Subject<'a, 'b> {
-    /// The request.
+    /// The admission attributes.
     pub attributes: &'b AdmissionAttributes<'a>,
-    /// As what it is seen.
+    /// The matched resource and version.
     pub invocation: Invocation,
 }
 
 impl Subject<'_, '_> {
-    /// Whether what is written is of the resource's own kind: a subresource of another kind has only that one version.
+    /// Whether the written object is of the resource's own kind; a subresource of another kind has a single version.
     pub fn is_own_kind(&self) -> bool {
         self.attributes.kind().2 == self.attributes.resource().kind
     }
 
-    /// Whether it is seen in another version than the request's.
+    /// Whether the matched version differs from the request's.
     pub fn is_converted(&self) -> bool {
         let (own, asked) = (self.attributes.resource(), &self.invocation.resource);
         (own.group, own.version) != (asked.group, asked.version) && self.is_own_kind()
     }
 
-    /// An object, new or old, in the version that is seen.
+    /// Converts an object, new or old, to the matched version.
     pub async fn shown<'v>(&self, object: &'v Value) -> Result<Cow<'v, Value>, Status> {
         if object.is_null() || !self.is_converted() {
             return Ok(Cow::Borrowed(object));
         }
         let shown = self.attributes.registry.convert_to_version(&self.invocation.resource, object.clone()).await;
-        // Upstream says so twice.
+        // Upstream wraps the internal error twice.
         let shown = shown.map_err(|why| Status::internal_error(Status::internal_error(why.message).message))?;
         Ok(Cow::Owned(shown))
     }
 
-    /// The type of what is seen, where the tables have it.
+    /// The schema type of the object in the matched version.
     pub fn ty(&self) -> Result<TypeId, Status> {
         if self.is_own_kind() {
             return Ok(self.invocation.resource.ty);
@@ -56,7 +56,7 @@ impl Subject<'_, '_> {
         found.ok_or_else(|| Status::internal_error(format!("unknown kind {kind}")))
     }
 
-    /// What is seen and was changed, in the request's own version: known fields, defaults.
+    /// Converts a mutated object back to the request's version, with unknown fields dropped and defaults applied.
     pub async fn completed(&self, before: &Value, changed: Value) -> Result<Value, Status> {
         let seen = if self.is_own_kind() && self.invocation.resource.custom_schema.is_some() {
             decode::decode_custom_value(&self.invocation.resource, changed, decode::FieldValidation::Ignore)?.0
@@ -76,7 +76,7 @@ impl Subject<'_, '_> {
         Ok(object)
     }
 
-    /// The fields of an `AdmissionRequest` that say who asks for what, but for the objects.
+    /// Builds the `AdmissionRequest` fields other than the objects.
     pub fn request(&self, object: &Value) -> Map<String, Value> {
         let attributes = self.attributes;
         let (own, asked) = (attributes.resource(), &self.invocation.resource);

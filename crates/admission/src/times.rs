@@ -1,26 +1,26 @@
-//! How long admission takes: by step, by plug-in and by webhook, for `/metrics`.
+//! Admission latency metrics: by step, by plug-in and by webhook, for `/metrics`.
 
 use std::time::Instant;
 
 use apiserver_core::metrics::{MetricsPage, family::HistogramFamily};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
-/// Webhooks may take longer.
+/// Latency buckets of webhook calls, in seconds; wider than those of plug-ins.
 const CALLS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
-/// What is timed.
+/// A timed admission step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// `CREATE` and its kin.
+    /// The operation, such as `CREATE`.
     pub operation: &'static str,
-    /// `admit` or `validate`.
+    /// The phase: `admit` or `validate`.
     pub kind: &'static str,
 }
 
-/// How a step ended: whether it was refused.
+/// A finished step and whether it was rejected.
 type Ended = (Step, bool);
 
-/// Everything that was timed.
+/// The admission latency histograms.
 pub struct Times {
     steps: HistogramFamily<Ended>,
     plugins: HistogramFamily<(&'static str, Ended)>,
@@ -38,22 +38,22 @@ impl Default for Times {
 }
 
 impl Times {
-    /// A step of all plug-ins is over.
+    /// Records a phase of the whole chain.
     pub fn step(&self, step: Step, rejected: bool, began: Instant) {
         self.steps.observe(&(step, rejected), micros(began));
     }
 
-    /// A plug-in was asked.
+    /// Records a plug-in call.
     pub fn plugin(&self, name: &'static str, step: Step, rejected: bool, began: Instant) {
         self.plugins.observe(&(name, (step, rejected)), micros(began));
     }
 
-    /// A webhook was asked.
+    /// Records a webhook call.
     pub fn hook(&self, name: &str, step: Step, rejected: bool, began: Instant) {
         self.hooks.observe(&(name.to_owned(), (step, rejected)), micros(began));
     }
 
-    /// Writes all of it.
+    /// Writes all histograms to a metrics page.
     pub fn write(&self, page: &mut MetricsPage) {
         let named = |name: &str, ended: &Ended| format!("name={name:?},{}", labels(ended));
         page.write_histograms(

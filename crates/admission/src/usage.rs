@@ -1,7 +1,8 @@
-//! What containers used, by their image: samples that are read from the kubelets every minute while somebody wants to know,
-//! and kept in memory for a month. InitialResources guesses from them what a new container will need.
+//! Container resource usage by image: samples that are read from the kubelets every minute while an enabled plug-in
+//! needs them, and kept in memory for a month. InitialResources estimates the requests of new containers from them.
 //!
-//! How much is kept is bounded: so many samples of an image in a namespace, so many images; the oldest go first.
+//! Memory is bounded by a maximum of samples per image and namespace and a maximum of series; the oldest are dropped
+//! first.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,47 +10,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Samples of one image in one namespace.
+/// Maximum number of samples of one image in one namespace.
 const MAX_SAMPLES: usize = 2_000;
-/// Images in namespaces.
+/// Maximum number of series: image and namespace pairs.
 const MAX_SERIES: usize = 4_096;
-/// How long a sample counts at most.
+/// Maximum age of a sample.
 const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What is measured.
+/// The measured compute resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// In thousandths of a core.
+    /// CPU in millicores.
     Cpu,
-    /// In bytes.
+    /// Memory in bytes.
     Memory,
 }
 
-/// What a container used at a time. What is not known yet is not counted.
+/// One usage sample of a container. A value that is not known yet is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When.
+    /// The time of the sample.
     pub at: Instant,
-    /// Thousandths of a core.
+    /// CPU in millicores.
     pub cpu: Option<u64>,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: Option<u64>,
 }
 
-/// Whose samples are asked for.
+/// A query for samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// With its tag, or without if any tag will do.
+    /// The image, with its tag if `exact` is set.
     pub image: &'a str,
-    /// Whether the tag counts.
+    /// Whether the tag must match.
     pub exact: bool,
-    /// `None`: all namespaces.
+    /// The namespace; `None` selects all.
     pub namespace: Option<&'a str>,
-    /// How old they may be.
+    /// The maximum age of the samples.
     pub within: Duration,
 }
 
-/// All samples.
+/// All recorded samples.
 #[derive(Default)]
 pub struct Usage(Mutex<HashMap<Series, VecDeque<Sample>>>);
 
@@ -60,7 +61,7 @@ struct Series {
 }
 
 impl Usage {
-    /// Keeps a sample.
+    /// Records a sample.
     pub fn record(&self, namespace: &str, image: &str, sample: Sample) {
         let mut all = self.lock();
         let series = Series { namespace: namespace.to_owned(), image: image.to_owned() };
@@ -77,7 +78,7 @@ impl Usage {
         samples.push_back(sample);
     }
 
-    /// What so many percent of the samples stay at or below, and how many there are; `None` if there are none.
+    /// The usage at a percentile and the number of samples; `None` without samples.
     pub fn percentile(&self, kind: Kind, percent: u64, wanted: Wanted<'_>, now: Instant) -> Option<(u64, usize)> {
         let all = self.lock();
         let chosen = all.iter().filter(|(series, _)| wanted.includes(series)).flat_map(|(_, samples)| samples);
@@ -104,7 +105,7 @@ impl Wanted<'_> {
     }
 }
 
-/// An image without its tag. The port of a registry is no tag.
+/// Strips the tag or digest of an image reference; a registry port is kept.
 pub fn untagged(image: &str) -> &str {
     let name = image.rfind('/').map_or(0, |slash| slash + 1);
     image[name..].find([':', '@']).map_or(image, |end| &image[..name + end])

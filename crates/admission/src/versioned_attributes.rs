@@ -1,4 +1,4 @@
-//! What expressions see of a request, as documents: in the version that the rules of who asks name.
+//! Admission attributes as CEL variables, in the version that the matching rules name.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,20 +14,20 @@ use super::{
     subject::Subject,
 };
 
-/// What expressions are shown of a request.
+/// The variables of CEL expressions for one request: `object`, `oldObject`, `request` and `namespaceObject`.
 pub struct VersionedAttributes<'v> {
-    /// The object as it would be.
+    /// The new object in the matched version.
     pub object: Cow<'v, Value>,
     old: Cow<'v, Value>,
     request: Value,
-    /// As conditions see it, where that differs.
+    /// The `request` variable of match conditions, if it differs.
     own_request: Option<Value>,
     namespace: &'v Value,
     resource: cel::Resource,
 }
 
 impl<'v> VersionedAttributes<'v> {
-    /// Of a request, in a namespace as [`namespace_object`] finds it.
+    /// Converts a request; `in_namespace` is the result of [`namespace_object`].
     pub async fn new(
         attributes: &'v AdmissionAttributes<'_>,
         invocation: Invocation,
@@ -37,7 +37,7 @@ impl<'v> VersionedAttributes<'v> {
         let subject = Subject { attributes, invocation };
         let mut request = Value::Object(subject.request(object));
         request["uid"] = "".into();
-        // Conditions see the version of the object that the rules name, but the resource of the request.
+        // Match conditions receive the object in the matched version, but the `resource` of the original request.
         let own_request = (request["resource"] != request["requestResource"]).then(|| {
             let mut own = request.clone();
             own["resource"] = own["requestResource"].clone();
@@ -62,7 +62,7 @@ impl<'v> VersionedAttributes<'v> {
         })
     }
 
-    /// With parameters, for an evaluation whose questions are answered.
+    /// Builds the evaluation input with parameters and the authorizer of `authorizer.…check()`.
     pub fn input<'a>(&'a self, params: &'a Value, asking: &Arc<DeferredAuthorizer>) -> Input<'a> {
         Input {
             object: &self.object,
@@ -77,7 +77,7 @@ impl<'v> VersionedAttributes<'v> {
     }
 }
 
-/// The namespace that a request is in, as expressions see it; null if it is in none.
+/// Reads the request's namespace for the `namespaceObject` variable; null for cluster-scoped requests.
 pub async fn namespace_object(attributes: &AdmissionAttributes<'_>) -> Result<Value, Status> {
     let name = attributes.namespace();
     if name.is_empty() || attributes.kind() == ("", "v1", "Namespace") {

@@ -1,4 +1,4 @@
-//! AlwaysAdmit and AlwaysDeny: a chain without and with an end.
+//! AlwaysAdmit and AlwaysDeny: admit or reject every request.
 
 use api::{Value, status::Status};
 use async_trait::async_trait;
@@ -8,10 +8,10 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRu
 const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 const WHY: &str = "admission control is denying all modifications";
 
-/// Says yes.
+/// The descriptor of AlwaysAdmit.
 pub const ADMIT: PluginDescriptor =
     PluginDescriptor { name: "AlwaysAdmit", on: false, about: &[], make: |_| Ok(Box::new(AlwaysAdmit)) };
-/// Says no.
+/// The descriptor of AlwaysDeny.
 pub const DENY: PluginDescriptor = PluginDescriptor {
     name: "AlwaysDeny",
     on: false,

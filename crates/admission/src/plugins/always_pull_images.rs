@@ -1,11 +1,11 @@
-//! AlwaysPullImages: whoever runs a pod must be able to pull its images, even where somebody else already has.
+//! AlwaysPullImages: sets every image pull policy to `Always`, so that cached private images need pull credentials.
 
 use api::{Value, meta, status::Status, validate::FieldError};
 use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "AlwaysPullImages",
     on: false,

@@ -1,5 +1,5 @@
-//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ClusterTrustBundleAttest: who approves or
-//! signs for a signer must be allowed to, and nobody gets a certificate that makes him everybody's master.
+//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ClusterTrustBundleAttest: users need
+//! permission on a signer to approve, sign or attest for it, and no client certificate is issued for `system:masters`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const REQUESTS: &str = "certificatesigningrequests";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
-/// Who approves requests.
+/// Requires the verb `approve` on the signer.
 pub const APPROVAL: PluginDescriptor = PluginDescriptor {
     name: "CertificateApproval",
     on: true,
@@ -26,21 +26,21 @@ pub const APPROVAL: PluginDescriptor = PluginDescriptor {
     }],
     make: |parts| Ok(Box::new(Approval(parts.authorizers.clone()))),
 };
-/// Who signs them.
+/// Requires the verb `sign` on the signer.
 pub const SIGNING: PluginDescriptor = PluginDescriptor {
     name: "CertificateSigning",
     on: true,
     about: &[ResourceRule { resource: (GROUP, REQUESTS), subresources: &["status"], operations: &[Operation::Update] }],
     make: |parts| Ok(Box::new(Signing(parts.authorizers.clone()))),
 };
-/// Who vouches for bundles of roots.
+/// Requires the verb `attest` on the signer of a ClusterTrustBundle.
 pub const ATTEST: PluginDescriptor = PluginDescriptor {
     name: "ClusterTrustBundleAttest",
     on: true,
     about: &[ResourceRule::object(GROUP, "clustertrustbundles", &[Operation::Create, Operation::Update])],
     make: |parts| Ok(Box::new(Attest(parts.authorizers.clone()))),
 };
-/// What may be asked for.
+/// Rejects client certificate requests with the group `system:masters`.
 pub const SUBJECT: PluginDescriptor = PluginDescriptor {
     name: "CertificateSubjectRestriction",
     on: true,
@@ -110,7 +110,7 @@ impl Plugin for SubjectRestriction {
     }
 }
 
-/// Whether the user may do something for a signer, or for all of the signer's domain.
+/// Whether the user has the verb on a signer, or on all signers of its domain.
 async fn may(authorizers: &Authorizers, attributes: &AdmissionAttributes<'_>, verb: &str, signer: &str) -> bool {
     let allows = async |name: &str| {
         let resource = apiserver_core::attributes::ResourceAttributes {
@@ -131,7 +131,7 @@ async fn may(authorizers: &Authorizers, attributes: &AdmissionAttributes<'_>, ve
     allows(signer).await || allows(&format!("{domain}/*")).await
 }
 
-/// Whether only owners and finalizers change, which the garbage collector does.
+/// Whether only owner references and finalizers change, as the garbage collector does.
 fn differs_only_for_the_collector(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

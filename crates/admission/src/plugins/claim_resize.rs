@@ -1,11 +1,11 @@
-//! PersistentVolumeClaimResize: only claims whose class says so may grow.
+//! PersistentVolumeClaimResize: allows volume expansion only if the storage class sets `allowVolumeExpansion`.
 
 use api::{Value, meta, quantity::Quantity, status::Status};
 use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PersistentVolumeClaimResize",
     on: true,
@@ -46,7 +46,7 @@ async fn grows(attributes: &AdmissionAttributes<'_>, class: &str, before: &str) 
     Ok(class.is_some_and(|class| class["allowVolumeExpansion"] == true))
 }
 
-/// The class of a claim: an annotation in older days.
+/// The storage class of a claim; the legacy beta annotation takes precedence.
 fn class(claim: &Value) -> &str {
     match meta::string_at(claim, &["metadata", "annotations", ANNOTATION]) {
         "" => meta::string_at(claim, &["spec", "storageClassName"]),

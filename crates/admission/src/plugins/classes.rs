@@ -1,12 +1,12 @@
-//! DefaultStorageClass and DefaultIngressClass: claims and ingresses that name no class get the default one. Of several
-//! defaults the newest counts.
+//! DefaultStorageClass and DefaultIngressClass: set the default class on claims and ingresses without one. Of several
+//! default classes the newest is used.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of storage classes.
+/// The descriptor of DefaultStorageClass.
 pub const STORAGE: PluginDescriptor = PluginDescriptor {
     name: "DefaultStorageClass",
     on: true,
@@ -21,7 +21,7 @@ pub const STORAGE: PluginDescriptor = PluginDescriptor {
     },
 };
 
-/// The row of ingress classes.
+/// The descriptor of DefaultIngressClass.
 pub const INGRESS: PluginDescriptor = PluginDescriptor {
     name: "DefaultIngressClass",
     on: true,
@@ -37,13 +37,13 @@ pub const INGRESS: PluginDescriptor = PluginDescriptor {
 };
 
 struct DefaultClass {
-    /// The resource of the classes.
+    /// The resource of the classes: group, version and plural name.
     classes: (&'static str, &'static str, &'static str),
-    /// Annotations that mark a default.
+    /// Annotations that mark a class as the default.
     marks: &'static [&'static str],
-    /// The field of the specification that names a class.
+    /// The `spec` field that names the class.
     field: &'static str,
-    /// The annotation that named it in older days.
+    /// The legacy annotation that names the class.
     annotation: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! DefaultTolerationSeconds: pods leave nodes that are not ready or not reachable after a while, unless they say when.
+//! DefaultTolerationSeconds: adds `tolerationSeconds` for the not-ready and unreachable taints to pods without them.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "DefaultTolerationSeconds",
     on: true,
@@ -23,7 +23,7 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 const SECONDS: i64 = 300;
 const NO_EXECUTE: &str = "NoExecute";
 
-/// Taints, and how long each is borne.
+/// Taint keys with their toleration seconds.
 struct DefaultTolerationSeconds([(&'static str, i64); 2]);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! EventRateLimit: no server, namespace, user or source floods the store with events.
+//! EventRateLimit: limits the rate of event writes per server, namespace, user, or source and object.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRu
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 const SIZE: usize = 4096;
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "EventRateLimit",
     on: false,
@@ -31,7 +31,7 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 
 struct EventRateLimit(Vec<Limit>);
 
-/// Buckets of tokens, by what shares one.
+/// One configured limit: token buckets by key.
 struct Limit {
     kind: String,
     rate: f64,
@@ -74,11 +74,11 @@ impl Limit {
         }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token from the key's bucket, if available.
     fn accepts(&self, key: &str, now: Instant) -> bool {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= self.size && !buckets.contains_key(key) {
-            // The one that was used the longest ago is full again the soonest.
+            // Evicts the least recently used bucket, which refills first.
             let oldest = buckets.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone());
             oldest.map(|oldest| buckets.remove(&oldest));
         }

@@ -1,13 +1,13 @@
-//! Plug-ins that only do something while a feature is on which is off in this version of Kubernetes. Their names are known,
-//! so that flags that name them are understood.
+//! Plug-ins whose feature gate is off in this version of Kubernetes. They are registered so that flags may name them,
+//! and do nothing.
 
 use crate::{Plugin, PluginDescriptor};
 
-/// Needs the feature `GenericWorkload`.
+/// Requires the feature gate `GenericWorkload`.
 pub const POD_GROUP_PROTECTION: PluginDescriptor = row("PodGroupProtection");
-/// Needs the feature `GenericWorkload`.
+/// Requires the feature gate `GenericWorkload`.
 pub const POD_GROUP_WORKLOAD_EXISTS: PluginDescriptor = row("PodGroupWorkloadExists");
-/// Needs the feature `WorkloadWithJob`.
+/// Requires the feature gate `WorkloadWithJob`.
 pub const JOB_VALIDATION: PluginDescriptor = row("JobValidation");
 
 const fn row(name: &'static str) -> PluginDescriptor {

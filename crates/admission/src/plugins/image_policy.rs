@@ -1,7 +1,7 @@
-//! ImagePolicyWebhook: somebody else says whether the images of a pod may run, who is sent an `ImageReview`.
+//! ImagePolicyWebhook: sends an `ImageReview` with the images of a pod to a webhook, which allows or denies them.
 //!
-//! Answers are remembered for as long as the configuration says. Where there is none the pod is refused, or, with
-//! `defaultAllow`, let through and noted in the audit log.
+//! Responses are cached for the configured TTL. When the call fails the pod is rejected or, with `defaultAllow`,
+//! admitted with an audit annotation.
 
 use std::{path::Path, time::Duration};
 
@@ -15,7 +15,7 @@ use serde_json::{Map, json};
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "ImagePolicyWebhook",
     on: false,
@@ -28,14 +28,14 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 };
 
 const EPHEMERAL: &str = "ephemeralcontainers";
-/// Which annotations of a pod the webhook is shown.
+/// Pod annotations whose key contains this are sent to the webhook.
 const SHOWN: &str = ".image-policy.k8s.io/";
-/// What the keys of audit annotations begin with.
+/// Prefix of audit annotation keys.
 const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io/";
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
-/// How long one call may take.
+/// Timeout of one call.
 const LIMIT: Duration = Duration::from_secs(30);
-/// As many answers as upstream remembers.
+/// Maximum number of cached responses; upstream's value.
 const REMEMBERED: usize = 1024;
 
 struct ImagePolicy {
@@ -75,7 +75,7 @@ impl ImagePolicy {
         })
     }
 
-    /// What the webhook says of the images: the status of a review.
+    /// Returns the status of the webhook's review, from the cache if possible.
     async fn status(&self, spec: &Value) -> Result<Value, http_client::HttpClientError> {
         let question = spec.to_string();
         if let Some(status) = self.memory.get(&question) {
@@ -121,7 +121,7 @@ impl Plugin for ImagePolicy {
     }
 }
 
-/// What the webhook is asked: the images that are to run, the annotations that are meant for it, the namespace.
+/// Builds the `ImageReview` spec: images, `image-policy.k8s.io` annotations and namespace.
 fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     let lists: &[&str] = if attributes.subresource() == EPHEMERAL {
         &["ephemeralContainers"]
@@ -158,17 +158,17 @@ fn is_allowed(status: &Value) -> bool {
     meta::value_at(status, &["allowed"]) == Some(&Value::Bool(true))
 }
 
-/// A time of the configuration, in nanoseconds.
+/// Constraints on a duration of the configuration, in nanoseconds.
 struct Time {
-    /// What the number counts.
+    /// The unit of the configured number.
     unit: i64,
-    /// The least and the most.
+    /// Minimum and maximum.
     range: (i64, i64),
-    /// What 0 stands for.
+    /// The default, which 0 selects.
     usual: i64,
 }
 
-/// The number of a field as a time: -1 for none at all, 0 for the usual.
+/// Parses a duration field: -1 disables it, 0 selects the default.
 fn time(policy: &Value, name: &str, Time { unit, range: (least, most), usual }: Time) -> Result<Duration, String> {
     let given = match meta::value_at(policy, &[name]) {
         None | Some(Value::Null) => 0,

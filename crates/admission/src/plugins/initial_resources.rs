@@ -1,8 +1,9 @@
-//! InitialResources, which Kubernetes once had: containers that do not say what they need get a request, guessed from what
-//! containers of the same image have used.
+//! InitialResources, a former upstream plug-in: sets requests on containers without requests and limits, estimated from
+//! the usage of containers of the same image.
 //!
-//! The configuration may say which percentile of the samples counts (`percentile`, 90) and whether only those of the
-//! same namespace do (`namespaceOnly`). Those of a week count before those of a month, the same tag before others.
+//! The configuration sets the percentile of the samples (`percentile`, default 90) and whether only samples of the same
+//! namespace count (`namespaceOnly`). Samples of the last week are preferred to those of the last month, and the same
+//! tag to others.
 
 use std::{
     sync::Arc,
@@ -18,7 +19,7 @@ use crate::{
     usage::{Kind, Usage, Wanted, untagged},
 };
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: NAME,
     on: false,
@@ -26,10 +27,10 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
     make: |parts| InitialResources::new(parts).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
 };
 
-/// Upstream's name.
+/// Upstream's name of the plug-in.
 pub const NAME: &str = "InitialResources";
 const ANNOTATION: &str = "kubernetes.io/initial-resources";
-/// Fewer samples than this are not enough, if there are more elsewhere.
+/// Minimum number of samples before the search widens.
 const ENOUGH: usize = 30;
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -50,7 +51,7 @@ impl InitialResources {
         Ok(Self { usage: parts.usage.clone(), percentile, namespace_only })
     }
 
-    /// What a container will need, as far as anybody knows.
+    /// Estimates the usage of a container from the narrowest query with enough samples.
     fn estimate(&self, kind: Kind, image: &str, namespace: &str, now: Instant) -> Option<u64> {
         let (own, all) = (Some(namespace), None);
         let tagged = |namespace, within| Wanted { image, exact: true, namespace, within };
@@ -68,7 +69,7 @@ impl InitialResources {
         last.map(|(value, _)| value)
     }
 
-    /// Fills in what a container does not say; the names of what was.
+    /// Sets missing requests of a container; returns the names of the resources set.
     fn fill(&self, container: &mut Value, namespace: &str, now: Instant) -> Vec<&'static str> {
         let mut filled = Vec::new();
         for (name, kind) in [("cpu", Kind::Cpu), ("memory", Kind::Memory)] {

@@ -1,8 +1,8 @@
-//! Initializers: new objects get the list of those who must look at them, and only the first of the list acts.
+//! Initializers: adds pending initializers to new objects, and lets only the first pending one act on them.
 //!
-//! Whoever acts needs the right to `initialize` objects of the resource, and that to `initialize` as the one whose name is
-//! first: on `initializers.admissionregistration.k8s.io` of that name. It may change the object, take its own name from the
-//! list, and reject the object by setting a result.
+//! An initializer's user needs the verb `initialize` on the object's resource, and on
+//! `initializers.admissionregistration.k8s.io` with the name of the first pending initializer. It may change the
+//! object, remove its own name from the list, and reject the object by setting a result.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginInit, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "Initializers",
     on: false,
@@ -60,7 +60,7 @@ impl Initializers {
 #[async_trait]
 impl Plugin for Initializers {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        // What the server makes is as it should be.
+        // Writes of the loopback client are exempt.
         attributes.user().name != loopback::USER_NAME
     }
 
@@ -73,7 +73,7 @@ impl Plugin for Initializers {
 }
 
 impl Initializers {
-    /// A new object gets its list, unless who may has given it one.
+    /// Sets the pending initializers of a new object; a list in the request requires the verb `initialize`.
     async fn begin(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         if list_of(object).is_some() {
             self.may_initialize(attributes, object, "create with initializers denied").await?;
@@ -81,7 +81,7 @@ impl Initializers {
             return is_valid(attributes, object);
         }
         if attributes.is_of("", "pods") && meta::value_at(object, &["metadata", "annotations", MIRROR]).is_some() {
-            // It runs already.
+            // A mirror pod already runs.
             return Ok(());
         }
         let pending = self.configured.read(|configured| configured.of(attributes));
@@ -92,7 +92,7 @@ impl Initializers {
         Ok(())
     }
 
-    /// An object that is pending changes only by the first of its list.
+    /// Checks an update: while an object is pending, only the first initializer may change it.
     async fn go_on(&self, attributes: &AdmissionAttributes<'_>, old: &Value, object: &mut Value) -> Result<(), Status> {
         simplify(object);
         let (Some(before), after) = (list_of(old), list_of(object)) else {
@@ -174,7 +174,7 @@ fn result_of(list: &Value) -> Option<&Value> {
     meta::value_at(list, &["result"]).filter(|result| result.is_object())
 }
 
-/// A list that is empty is none.
+/// Removes an empty initializer list.
 fn simplify(object: &mut Value) {
     if list_of(object).is_none_or(|list| names_of(list).is_empty() && result_of(list).is_none()) {
         meta::metadata_mut(object).remove("initializers");
@@ -185,7 +185,7 @@ fn invalid(attributes: &AdmissionAttributes<'_>, object: &Value, error: FieldErr
     Status::invalid_object(attributes.resource(), attributes.name(object), &[error])
 }
 
-/// A list that somebody gives has names that can be names, and is not rejected from the start by anything but a failure.
+/// Validates an initializer list in a create request: qualified names, and a result only with status `Failure`.
 fn is_valid(attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
     let Some(list) = list_of(object) else { return Ok(()) };
     let mut errors = Vec::new();
@@ -211,7 +211,7 @@ fn wrong_result(result: &Value) -> Option<FieldError> {
     (status != "Failure").then(|| FieldError::invalid(format!("{FIELD}.result.status"), status, "must be 'Failure'"))
 }
 
-/// The first of the list may end it, take itself away, or reject the object.
+/// Validates the transition of a pending list: the first initializer may keep it, remove itself, or reject the object.
 fn may_become(before: &Value, after: Option<&Value>) -> Result<(), FieldError> {
     let nothing = json!({});
     let after = after.unwrap_or(&nothing);
@@ -235,7 +235,7 @@ fn may_become(before: &Value, after: Option<&Value>) -> Result<(), FieldError> {
     Err(FieldError::invalid(format!("{FIELD}.pending"), json!(new), why))
 }
 
-/// All configurations, by name: that is the order of their initializers.
+/// The initializers of all configurations; they run in the order of the configuration names.
 #[derive(Default)]
 struct Configured(BTreeMap<String, Vec<Initializer>>);
 
@@ -245,7 +245,7 @@ struct Initializer {
 }
 
 impl Configured {
-    /// Who must look at an object that is created.
+    /// Returns the names of the initializers whose rules match the created object.
     fn of(&self, attributes: &AdmissionAttributes<'_>) -> Vec<String> {
         let row = attributes.resource();
         let about = [row.group, row.version, row.name];

@@ -1,25 +1,25 @@
-//! The bounds of limit ranges, and what is said of who exceeds them.
+//! Checks resource requests and limits against the constraints of a LimitRange.
 
 use api::{quantity::Quantity, resource_list::ResourceList};
 
-/// What somebody asks for.
+/// Resource requests and limits of a container, pod or claim.
 pub struct Asked {
-    /// At least.
+    /// The requests.
     pub requests: ResourceList,
-    /// At most.
+    /// The limits.
     pub limits: ResourceList,
 }
 
-/// Below this, thousandths fit into 64 bits.
+/// The largest value whose milli-value fits into 64 bits.
 const MAX_MILLIS: i64 = i64::MAX / 1000;
 
-/// Comparable numbers: thousandths if all of them fit.
+/// Converts quantities to comparable integers: milli-values if all of them fit, else values.
 fn comparable<const N: usize>(quantities: [Quantity; N]) -> [i64; N] {
     let fits = quantities.iter().all(|quantity| quantity.value() <= MAX_MILLIS);
     quantities.map(|quantity| if fits { quantity.millis() } else { quantity.value() })
 }
 
-/// Not less than a bound.
+/// Checks `min`.
 pub fn at_least(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Result<(), String> {
     let about = format!("minimum {name} usage per {kind} is {bound}");
     let Some(request) = asked.requests.get(name) else { return Err(format!("{about}.  No request is specified")) };
@@ -32,7 +32,7 @@ pub fn at_least(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Resul
     }
 }
 
-/// Limited, to no more than a bound.
+/// Checks `max`.
 pub fn at_most(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Result<(), String> {
     let about = format!("maximum {name} usage per {kind} is {bound}");
     let Some(limit) = asked.limits.get(name) else { return Err(format!("{about}.  No limit is specified")) };
@@ -45,7 +45,7 @@ pub fn at_most(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Result
     }
 }
 
-/// No more requested than a bound, where there are no limits.
+/// Checks `max` of the requests of resources without limits.
 pub fn at_most_requested(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Result<(), String> {
     let about = format!("maximum {name} usage per {kind} is {bound}");
     let Some(request) = asked.requests.get(name) else { return Err(format!("{about}.  No request is specified")) };
@@ -53,7 +53,7 @@ pub fn at_most_requested(kind: &str, name: &str, bound: Quantity, asked: &Asked)
     if requested > most { Err(format!("{about}, but request is {request}")) } else { Ok(()) }
 }
 
-/// A limit that is not more than so many times the request.
+/// Checks `maxLimitRequestRatio`.
 pub fn within_ratio(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Result<(), String> {
     let about = format!("{name} max limit to request ratio per {kind} is {bound}");
     let amount = |list: &ResourceList| list.get(name).copied().unwrap_or(Quantity::ZERO);

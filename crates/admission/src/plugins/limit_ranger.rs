@@ -1,5 +1,5 @@
-//! LimitRanger: pods and claims stay within the limit ranges of their namespace; containers that ask for nothing get what
-//! the ranges say.
+//! LimitRanger: applies the default requests and limits of the namespace's LimitRanges to containers, and rejects pods
+//! and claims that violate their constraints.
 
 use api::{
     Value, meta,
@@ -12,12 +12,12 @@ use serde_json::json;
 use super::limit_checks::{Asked, at_least, at_most, at_most_requested, within_ratio};
 use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "LimitRanger",
     on: true,
     about: &[
-        // The containers of a pod change in no other way once it is there.
+        // The container resources of an existing pod change only through `resize`.
         ResourceRule::object("", "pods", &[Operation::Create]),
         ResourceRule { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] },
         ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create, Operation::Update]),
@@ -28,7 +28,7 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const RANGES: (&str, &str, &str) = ("", "v1", "limitranges");
 
-/// Who has limit ranges.
+/// The plug-in, with an index of the namespaces that have LimitRanges.
 struct LimitRanger(NamespaceIndex);
 
 #[async_trait]
@@ -62,7 +62,7 @@ async fn ranges(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Value>, Stat
     attributes.all(RANGES, attributes.namespace()).await
 }
 
-/// One fault as it is; several in brackets, each once.
+/// Formats one error as it is and several in brackets without duplicates, like Go's aggregate error.
 fn aggregate(faults: Vec<String>) -> String {
     let mut said: Vec<String> = Vec::new();
     for fault in faults {
@@ -77,7 +77,7 @@ fn items<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value>
     meta::list_at(range, &["spec", "limits"]).iter().filter(move |item| item["type"] == kind)
 }
 
-/// Gives containers that ask for nothing what a range says, and notes it in the pod.
+/// Sets the default requests and limits of a LimitRange on containers, and records them in an annotation.
 fn fill_in(object: &mut Value, range: &Value) {
     let (mut requests, mut limits) = (ResourceList::new(), ResourceList::new());
     for item in items(range, "Container") {
@@ -88,7 +88,7 @@ fn fill_in(object: &mut Value, range: &Value) {
     for (list, kind) in [("containers", "container"), ("initContainers", "init container")] {
         for container in pod::containers_mut(object, list) {
             let name = meta::string_at(container, &["name"]).to_owned();
-            // Limits are read before requests are filled in, and told after them.
+            // Limits are set before requests, but listed after them in the annotation.
             let set_limits = fill(container, "limits", &limits);
             let set_requests = fill(container, "requests", &requests);
             for (set, what) in [(set_requests, "request"), (set_limits, "limit")] {
@@ -105,7 +105,7 @@ fn fill_in(object: &mut Value, range: &Value) {
     }
 }
 
-/// Fills in what is missing; the names of it.
+/// Sets missing resources to their defaults; returns the names of the resources set.
 fn fill(container: &mut Value, which: &str, defaults: &ResourceList) -> Vec<String> {
     if defaults.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The plug-ins, a file each, and the table of all of them in upstream's order.
+//! The admission plug-ins, and the table of all of them in upstream's order.
 
 mod always;
 mod always_pull_images;
@@ -37,7 +37,7 @@ pub use initial_resources::NAME as INITIAL_RESOURCES;
 
 use super::{PluginDescriptor, policies, webhooks};
 
-/// All plug-ins. The order is the order in which they are asked.
+/// All plug-ins, in the order in which they run.
 pub const ROWS: &[PluginDescriptor] = &[
     always::ADMIT,
     namespace_existence::AUTO_PROVISION,

@@ -1,4 +1,5 @@
-//! NamespaceAutoProvision makes the namespaces that new objects want to live in; NamespaceExists only wants them to be there.
+//! NamespaceAutoProvision creates missing namespaces of new objects; NamespaceExists rejects requests in missing
+//! namespaces.
 
 use api::{Value, status::Status};
 use apiserver_core::{
@@ -10,14 +11,14 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// Makes them.
+/// The descriptor of NamespaceAutoProvision.
 pub const AUTO_PROVISION: PluginDescriptor = PluginDescriptor {
     name: "NamespaceAutoProvision",
     on: false,
     about: &[ResourceRule::everything(&[Operation::Create])],
     make: |_| Ok(Box::new(AutoProvision)),
 };
-/// Wants them.
+/// The descriptor of NamespaceExists.
 pub const EXISTS: PluginDescriptor = PluginDescriptor {
     name: "NamespaceExists",
     on: false,

@@ -1,5 +1,5 @@
-//! NamespaceLifecycle: what lives in a namespace needs one that exists and, to be created, one that does not end. The
-//! namespaces that every cluster needs cannot be deleted.
+//! NamespaceLifecycle: rejects objects in missing namespaces, new objects in terminating namespaces, and the deletion
+//! of system namespaces.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "NamespaceLifecycle",
     on: true,
@@ -15,12 +15,12 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
     make: |parts| Ok(Box::new(NamespaceLifecycle(NamespaceIndex::of(parts, NAMESPACES)?))),
 };
 
-/// Namespaces that a cluster cannot do without.
+/// System namespaces, which cannot be deleted.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 
 const NAMESPACES: (&str, &str, &str) = ("", "v1", "namespaces");
 
-/// The namespaces that there are.
+/// The plug-in, with an index of the existing namespaces.
 struct NamespaceLifecycle(NamespaceIndex);
 
 #[async_trait]
@@ -29,7 +29,7 @@ impl Plugin for NamespaceLifecycle {
         let is_namespace = attributes.is_of("", "namespaces");
         match attributes.operation {
             Operation::Delete => is_namespace && IMMORTAL.contains(&attributes.target.name.as_str()),
-            // Questions about access may be asked of namespaces that do not exist.
+            // Access reviews may name namespaces that do not exist.
             _ => {
                 !is_namespace
                     && !attributes.namespace().is_empty()

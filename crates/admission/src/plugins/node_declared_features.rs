@@ -1,11 +1,11 @@
-//! NodeDeclaredFeatureValidator: a pod that runs is not changed in a way that its node does not say it supports.
+//! NodeDeclaredFeatureValidator: rejects pod updates that require features which the pod's node does not declare.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "NodeDeclaredFeatureValidator",
     on: true,
@@ -13,10 +13,10 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
     make: |_| Ok(Box::new(NodeDeclaredFeatures)),
 };
 
-/// Whether a change of a pod needs something.
+/// Whether an update from the old to the new pod requires a feature.
 type Needs = fn(&Value, &Value) -> bool;
 
-/// What a change needs, by the names that nodes declare, in the order of these names.
+/// Node features with the check whether an update requires them, ordered by name.
 const NEEDS: &[(&str, Needs)] = &[
     ("InPlacePodLevelResourcesVerticalScaling", resizes_whole),
     ("InPlacePodVerticalScalingInitContainers", resizes_init_containers),
@@ -55,12 +55,12 @@ fn needed(old: &Value, new: &Value) -> Vec<&'static str> {
     NEEDS.iter().filter(|(_, needs)| needs(old, new)).map(|(feature, _)| *feature).collect()
 }
 
-/// Whether what the pod as a whole may use changes.
+/// Whether the pod-level resources change.
 fn resizes_whole(old: &Value, new: &Value) -> bool {
     resources(&old["spec"]) != resources(&new["spec"])
 }
 
-/// Whether what a container may use changes that runs before the others, and ends.
+/// Whether the resources of an init container that is not a sidecar change.
 fn resizes_init_containers(old: &Value, new: &Value) -> bool {
     let ends = |container: &Value| meta::string_at(container, &["restartPolicy"]) != "Always";
     let pairs =

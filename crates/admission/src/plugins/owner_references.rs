@@ -1,5 +1,5 @@
-//! OwnerReferencesPermissionEnforcement: who gives an object owners must be allowed to delete it, and who makes it hold up
-//! its owner's deletion must be allowed to hold that up.
+//! OwnerReferencesPermissionEnforcement: changing owner references requires permission to delete the object, and
+//! setting `blockOwnerDeletion` requires permission to update the owner's finalizers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use authz::Authorizers;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "OwnerReferencesPermissionEnforcement",
     on: false,
@@ -116,7 +116,7 @@ fn owners(object: &Value) -> &[Value] {
     meta::list_at(object, &["metadata", "ownerReferences"])
 }
 
-/// Whether an owner is held up that was not before.
+/// Whether an owner reference newly sets `blockOwnerDeletion`.
 fn is_new_block(owner: &Value, old: &Value) -> bool {
     let known = owners(old).iter().find(|known| known["uid"] == owner["uid"]);
     owner["blockOwnerDeletion"] == true && known.is_none_or(|known| known["blockOwnerDeletion"] != true)

@@ -1,4 +1,4 @@
-//! PodNodeSelector: pods run on the nodes that their namespace's annotation, or the configuration, chooses for them.
+//! PodNodeSelector: merges the node selector of the namespace annotation or the configuration into pods.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodNodeSelector",
     on: false,
@@ -21,7 +21,7 @@ const DEFAULT: &str = "clusterDefaultNodeSelector";
 
 type Labels = BTreeMap<String, String>;
 
-/// Selectors by namespace, and the default of all.
+/// Node selectors by namespace, and the cluster default.
 struct PodNodeSelector(BTreeMap<String, Labels>);
 
 fn configured(config: Option<&Value>) -> Result<BTreeMap<String, Labels>, String> {
@@ -31,7 +31,7 @@ fn configured(config: Option<&Value>) -> Result<BTreeMap<String, Labels>, String
     list.map(|(name, text)| Ok((name.clone(), parse(text.as_str().unwrap_or_default())?))).collect()
 }
 
-/// Reads `a=b,c=d`.
+/// Parses a node selector such as `a=b,c=d`.
 fn parse(text: &str) -> Result<Labels, String> {
     let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
     let read = |pair: &str| {

@@ -1,11 +1,11 @@
-//! Priority: the number that a pod's priority class stands for; and only one class may be everybody's default.
+//! Priority: resolves a pod's priority class to its value, and allows only one global default class.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "Priority",
     on: true,
@@ -56,7 +56,7 @@ impl Plugin for Priority {
     }
 }
 
-/// Clients from before there were priorities leave them out.
+/// Keeps the priority fields of the old pod where an update omits them, as older clients do.
 fn kept(pod: &mut Value, old: &Value) {
     let spec = meta::field_mut(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
@@ -77,7 +77,7 @@ async fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<O
     }
 }
 
-/// The class of pods that name none: of several, the one with the least priority.
+/// The global default class; of several, the one with the lowest value.
 async fn default_class(attributes: &AdmissionAttributes<'_>) -> Result<Option<Value>, Status> {
     let classes = attributes.all(CLASSES, "").await?;
     let defaults = classes.into_iter().filter(|class| class["globalDefault"] == true);

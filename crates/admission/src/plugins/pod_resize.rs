@@ -1,4 +1,4 @@
-//! PodResizeValidator: a pod that runs is not resized beyond what its node has.
+//! PodResizeValidator: rejects resizes of running pods beyond the capacity of their node.
 
 use api::{Value, meta, quantity::Quantity, resource_list, status::Status};
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodResizeValidator",
     on: true,

@@ -1,4 +1,5 @@
-//! PodTolerationRestriction: a namespace's annotations say what its pods tolerate by default, and what they may.
+//! PodTolerationRestriction: applies default tolerations of a namespace's annotations to pods, and enforces its
+//! whitelist.
 
 use api::{Value, meta, qos, status::Status};
 use async_trait::async_trait;
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodTolerationRestriction",
     on: false,
@@ -21,7 +22,7 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 const USUAL: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
-/// What counts where a namespace says nothing.
+/// Cluster-wide default tolerations and whitelist, for namespaces without annotations.
 struct PodTolerationRestriction {
     usual: Vec<Value>,
     allowed: Vec<Value>,
@@ -66,7 +67,7 @@ impl Plugin for PodTolerationRestriction {
     }
 }
 
-/// The tolerations in an annotation of the namespace.
+/// Parses the tolerations in an annotation of the namespace.
 async fn annotated(attributes: &AdmissionAttributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
     let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
     match meta::value_at(&namespace, &["metadata", "annotations", key]).and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! PodTopologyLabels: a pod that is put on a node gets the labels that say in which zone and region the node is.
+//! PodTopologyLabels: copies the zone and region labels of a node to pods that are bound to it.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodTopologyLabels",
     on: true,

@@ -1,4 +1,4 @@
-//! What may only be used where a quota says how much: the configuration of ResourceQuota.
+//! The configuration of ResourceQuota: `limitedResources`, which may only be consumed where a quota covers them.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use api::{Value, meta, quota, status::Status};
 use super::resource_quota::{Interest, Subject};
 use crate::AdmissionAttributes;
 
-/// Resources that need a quota.
+/// The configured `limitedResources`.
 #[derive(Debug, Default)]
 pub struct Limited(Vec<Value>);
 
 impl Limited {
-    /// Reads `limitedResources` of a ResourceQuotaConfiguration.
+    /// Parses `limitedResources` of a ResourceQuotaConfiguration.
     pub fn of(config: Option<&Value>) -> Result<Self, String> {
         let Some(config) = config else { return Ok(Self::default()) };
         let list = meta::list_at(config, &["limitedResources"]).to_vec();
@@ -22,12 +22,12 @@ impl Limited {
         }
     }
 
-    /// Whether nothing needs a quota.
+    /// Whether no resource is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether what the request uses is covered by some quota.
+    /// Checks that quotas cover all limited resources and scopes of the request.
     pub fn check(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -58,7 +58,7 @@ impl Limited {
         Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
     }
 
-    /// What the request uses of what needs a quota.
+    /// The names of limited resources that the request consumes.
     fn names<'a>(&self, subject: &'a Subject<'_>) -> Vec<&'a String> {
         let entries = self.0.iter().filter(|entry| {
             meta::string_at(entry, &["apiGroup"]) == subject.kind.group
@@ -71,7 +71,7 @@ impl Limited {
     }
 }
 
-/// A scope as Go shows it.
+/// Formats a scope selector requirement as Go's `%v` does.
 fn shown(scope: &Value) -> String {
     let values: Vec<&str> = meta::list_at(scope, &["values"]).iter().filter_map(Value::as_str).collect();
     format!(

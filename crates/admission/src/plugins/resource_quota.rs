@@ -1,8 +1,9 @@
-//! ResourceQuota: what a namespace's quotas have left is what can be created there.
+//! ResourceQuota: rejects requests that would exceed a quota of their namespace.
 //!
-//! A quota's `status.used` is what creations compete for: each is charged with a guarded write before it is stored, one
-//! after the other per namespace, so that concurrent ones are exact; nothing is ever admitted beyond a limit, by any number
-//! of servers. Whoever was charged and then failed is noticed by the controller that counts again.
+//! Requests are charged to a quota's `status.used` by a write with a resourceVersion precondition before the object is
+//! stored, serialized per namespace. Concurrent requests are thus counted exactly, across any number of servers, and no
+//! limit is exceeded. If the request fails after it was charged, the quota controller corrects the usage on its next
+//! full count.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +24,7 @@ use tokio::sync::Mutex;
 use super::quota_limits::Limited;
 use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "ResourceQuota",
     on: true,
@@ -36,15 +37,15 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 };
 
 const QUOTAS: (&str, &str, &str) = ("", "v1", "resourcequotas");
-/// What is never counted.
+/// API groups that are exempt from quotas.
 const IGNORED: &[&str] = &["authentication.k8s.io", "authorization.k8s.io", "events.k8s.io"];
-/// How many namespaces are charged at the same time.
+/// Number of locks that namespaces are hashed onto.
 const TURNS: usize = 64;
 
 struct ResourceQuota {
     limited: Limited,
     quotas: NamespaceIndex,
-    /// Whose turn it is, by namespace.
+    /// Serializes charges by namespace.
     turns: Turns,
     hasher: RandomState,
 }
@@ -88,7 +89,7 @@ fn kind<'a>(attributes: &AdmissionAttributes<'_>) -> QuotaResource<'a> {
     QuotaResource { group: resource.group, resource: resource.name }
 }
 
-/// A change that nothing is charged for: pods are charged when they are created.
+/// Whether an update can increase usage. Pods are charged on creation, resize, and when they enter another scope.
 fn may_grow(attributes: &AdmissionAttributes<'_>, object: &Value, old: &Value) -> bool {
     let terminating = |pod: &Value| meta::value_at(pod, &["spec", "activeDeadlineSeconds"]).is_some();
     !attributes.is_of("", "pods") || attributes.subresource() == "resize" || terminating(object) != terminating(old)
@@ -122,7 +123,7 @@ impl ResourceQuota {
         Ok(())
     }
 
-    /// Charges one quota as it is when it is written.
+    /// Charges one quota, evaluated again at its current revision.
     async fn write(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -145,23 +146,23 @@ impl ResourceQuota {
             Ok(quota)
         };
         match attributes.registry.edit_status(place, &mut edit).await {
-            // A quota that is gone limits nothing.
+            // A deleted quota limits nothing.
             Err(status) if status.code == 404 => Ok(()),
             result => result.map(|_| ()),
         }
     }
 }
 
-/// What is created or changed, and what that uses.
+/// A request as quotas evaluate it: the object and its usage.
 pub struct Subject<'a> {
     pub kind: QuotaResource<'a>,
     pub object: &'a Value,
     old: Option<&'a Value>,
-    /// What the object uses.
+    /// The usage of the object.
     pub usage: ResourceList,
-    /// What it uses beyond what it used.
+    /// The increase over the usage of the old object.
     growth: ResourceList,
-    /// Reports of what is there are never refused.
+    /// Whether this is a status update, which is charged but never rejected.
     is_report: bool,
 }
 
@@ -180,17 +181,17 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A quota that a request is about.
+/// A quota that matches a request.
 pub struct Interest<'a> {
     quota: &'a Value,
     hard: ResourceList,
     used: ResourceList,
-    /// The names that it limits and that the request could use.
+    /// The limited resource names that the request can consume.
     pub names: Vec<String>,
 }
 
 impl<'a> Interest<'a> {
-    /// `None`: the quota is about something else. An error: it cannot be told how much is left.
+    /// Matches a quota; `None` if it does not apply. Fails if a required resource is unset or the usage is unknown.
     fn of(quota: &'a Value, subject: &Subject<'_>) -> Result<Option<Self>, String> {
         let hard = resource_list::parse_resource_list(meta::value_at(quota, &["status", "hard"]));
         let names: Vec<String> = hard.keys().filter(|name| subject.kind.matches_resource_name(name)).cloned().collect();
@@ -210,7 +211,7 @@ impl<'a> Interest<'a> {
         Ok(Some(Self { quota, hard, used, names }))
     }
 
-    /// What would be used; `None` if the request uses nothing more.
+    /// Computes the new `status.used`; `None` if the usage does not increase. Fails if the quota is exceeded.
     fn charge(&self, subject: &Subject<'_>) -> Result<Option<ResourceList>, String> {
         let counted = subject.old.is_some_and(|old| subject.kind.matches_scopes(self.quota, old));
         let delta = if counted { &subject.growth } else { &subject.usage };

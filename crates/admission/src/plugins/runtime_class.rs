@@ -1,4 +1,4 @@
-//! RuntimeClass: a pod gets the overhead and the place of the runtime that it asks for.
+//! RuntimeClass: sets the overhead and the scheduling constraints of a pod's runtime class.
 
 use api::{Value, meta, quantity::Quantity, status::Status};
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "RuntimeClass",
     on: true,
@@ -60,7 +60,7 @@ async fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<O
     }
 }
 
-/// What a class says that its pods need beyond their containers.
+/// The `overhead.podFixed` of a runtime class; `None` without `overhead`.
 fn overhead(class: &Value) -> Option<&Value> {
     meta::value_at(class, &["overhead"])?;
     Some(meta::value_at(class, &["overhead", "podFixed"]).unwrap_or(&Value::Null))

@@ -1,5 +1,5 @@
-//! ServiceAccount: every pod runs as a service account that exists, gets its pull secrets, and a volume with a token, the
-//! cluster's CA and its namespace, unless it does not want one.
+//! ServiceAccount: assigns an existing service account to every pod, and adds its image pull secrets and, unless
+//! disabled, a projected volume with token, CA bundle and namespace.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::service_account_secrets::{check_ephemeral, check_pod};
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "ServiceAccount",
     on: true,
@@ -26,9 +26,9 @@ pub const ROW: PluginDescriptor = PluginDescriptor {
 const DEFAULT: &str = "default";
 const VOLUME: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// How long a token lasts that kubelets renew: a number that says that it is one.
+/// Expiration seconds of auto-mounted tokens; upstream's value, by which the issuer recognizes them.
 const EXPIRATION: i64 = 60 * 60 + 7;
-/// How often the default account is looked for: a controller makes it, and may be about to.
+/// Number of attempts to read the default account, which its controller may be about to create.
 const LOOKS: usize = 10;
 
 struct ServiceAccount;
@@ -91,7 +91,7 @@ async fn account_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result
     Err(attributes.forbidden(pod, why))
 }
 
-/// The pod's word counts first, then the account's.
+/// Whether the token is mounted: the pod's `automountServiceAccountToken` precedes the account's.
 fn wants_token(account: &Value, pod: &Value) -> bool {
     let said = |object: &Value, path: &[&str]| meta::value_at(object, path).and_then(Value::as_bool);
     said(pod, &["spec", "automountServiceAccountToken"])
@@ -138,7 +138,7 @@ fn add_pull_secrets(account: &Value, pod: &mut Value) {
     }
 }
 
-/// A kubelet that runs a pod on its own must not get at secrets by it.
+/// Rejects mirror pods that reference service accounts, secrets or tokens.
 fn check_mirror(pod: &Value) -> Result<(), String> {
     if !meta::string_at(pod, &["spec", "serviceAccountName"]).is_empty() {
         return Err("a mirror pod may not reference service accounts".into());

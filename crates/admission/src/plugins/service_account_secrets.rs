@@ -1,4 +1,4 @@
-//! Which secrets a pod may use: where its service account says so, only those that the account names.
+//! Enforces mountable secrets: a pod may use only those that its service account lists, if the account says so.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::pod;
 
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// Whether a pod uses any secret at all.
+/// Whether a pod references any secret.
 pub fn references_secrets(object: &Value) -> bool {
     let named = |place: Option<&Value>| place.and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     let pulls = meta::list_at(object, &["spec", "imagePullSecrets"]);
@@ -27,7 +27,7 @@ pub fn references_secrets(object: &Value) -> bool {
         || pod::containers(object).any(|container| uses(container).next().is_some())
 }
 
-/// The secrets of a container, and how it refers to each.
+/// The secrets that a container references, each with the kind of reference.
 fn uses(container: &Value) -> impl Iterator<Item = (String, &str)> {
     let env = meta::list_at(container, &["env"]).iter().filter_map(|env| {
         let name = meta::value_at(env, &["valueFrom", "secretKeyRef"])?;
@@ -40,7 +40,7 @@ fn uses(container: &Value) -> impl Iterator<Item = (String, &str)> {
     env.chain(from)
 }
 
-/// Checks what a new pod uses.
+/// Checks the secrets of a new pod.
 pub fn check_pod(account: &Value, pod: &Value) -> Result<(), String> {
     if !enforces(account) {
         return Ok(());
@@ -72,7 +72,7 @@ pub fn check_pod(account: &Value, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what containers for debugging use.
+/// Checks the secrets of ephemeral containers.
 pub fn check_ephemeral(account: &Value, pod: &Value) -> Result<(), String> {
     if !enforces(account) {
         return Ok(());

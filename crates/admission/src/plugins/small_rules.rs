@@ -12,28 +12,28 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRu
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Pods may keep each other off a node, not off a zone.
+/// Rejects required pod anti-affinity with a topology key other than the host name.
 pub const ANTI_AFFINITY: PluginDescriptor = PluginDescriptor {
     name: "LimitPodHardAntiAffinityTopology",
     on: false,
     about: &[ResourceRule::object("", "pods", WRITES)],
     make: |_| Ok(Box::new(AntiAffinity)),
 };
-/// Pods that need devices tolerate the nodes that have them.
+/// Adds tolerations for the extended resources that a pod requests.
 pub const EXTENDED_RESOURCES: PluginDescriptor = PluginDescriptor {
     name: "ExtendedResourceToleration",
     on: false,
     about: &[ResourceRule::object("", "pods", WRITES)],
     make: |_| Ok(Box::new(ExtendedResources)),
 };
-/// Nobody takes addresses that are not the cluster's.
+/// Rejects services with new external IPs.
 pub const EXTERNAL_IPS: PluginDescriptor = PluginDescriptor {
     name: "DenyServiceExternalIPs",
     on: false,
     about: &[ResourceRule::object("", "services", WRITES)],
     make: |_| Ok(Box::new(ExternalIps)),
 };
-/// Nobody but the cluster's owner says as whom containers run.
+/// Rejects pods that set SELinux options, users or groups in a security context.
 pub const SECURITY_CONTEXT: PluginDescriptor = PluginDescriptor {
     name: "SecurityContextDeny",
     on: false,
@@ -120,7 +120,7 @@ fn is_set(value: Option<&Value>) -> bool {
     value.is_some_and(|value| value.as_array().is_none_or(|list| !list.is_empty()))
 }
 
-/// The field as Go names it.
+/// The field's name in Go.
 fn exported(field: &str) -> String {
     match field {
         "seLinuxOptions" => "SELinuxOptions".to_owned(),

@@ -1,4 +1,4 @@
-//! StorageObjectInUseProtection: volumes, claims and attribute classes wait with their deletion while somebody uses them.
+//! StorageObjectInUseProtection: adds the protection finalizers to volumes, claims and volume attributes classes.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "StorageObjectInUseProtection",
     on: true,

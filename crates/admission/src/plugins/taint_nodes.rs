@@ -1,4 +1,4 @@
-//! TaintNodesByCondition: a new node takes no pods until its conditions say that it is ready.
+//! TaintNodesByCondition: adds the not-ready taint to new nodes.
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "TaintNodesByCondition",
     on: true,

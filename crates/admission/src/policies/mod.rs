@@ -1,9 +1,9 @@
-//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: rules in CEL, bound to what they are about.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: CEL policies, applied through their bindings.
 //!
-//! Policies and bindings are compiled once per change and kept in a view. Expressions are evaluated without waiting for
-//! anything: what they ask about rights is noted, answered, and then they are evaluated again with the answers (`super::asking`).
-//! Evaluation has no effects and two questions exhaust what an expression may cost, so that this ends soon. No policy decides
-//! over policies.
+//! Policies and bindings are compiled once per change and kept in an index. Evaluation is synchronous: authorization
+//! checks are recorded, resolved, and the expression is evaluated again with the decisions
+//! (`crate::deferred_authorizer`). Evaluation has no side effects, and two checks exhaust the cost limit of an
+//! expression, so that this terminates soon. Policies do not apply to policies and bindings.
 
 mod mutating;
 mod params;
@@ -18,7 +18,7 @@ use super::{AdmissionAttributes, Operation, PluginDescriptor, ResourceRule};
 const GROUP: &str = "admissionregistration.k8s.io";
 const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 
-/// The row of policies that may change objects. There is nothing to change in what is deleted.
+/// The descriptor of MutatingAdmissionPolicy. Deletions have no object to mutate.
 pub const MUTATING: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionPolicy",
     on: true,
@@ -30,7 +30,7 @@ pub const MUTATING: PluginDescriptor = PluginDescriptor {
     },
 };
 
-/// The row of policies that may only refuse.
+/// The descriptor of ValidatingAdmissionPolicy.
 pub const VALIDATING: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionPolicy",
     on: true,
@@ -42,7 +42,7 @@ pub const VALIDATING: PluginDescriptor = PluginDescriptor {
     },
 };
 
-/// Whether a request is about what no policy decides over: policies, and reviews that the cluster cannot do without.
+/// Whether a request is exempt from policies: policies, bindings, and the access and token reviews of the cluster.
 fn is_exempt(attributes: &AdmissionAttributes<'_>) -> bool {
     let resource = attributes.resource();
     let policies = || resource.name.contains("admissionpolic");

@@ -1,5 +1,5 @@
-//! Policies that mutate, one after the other: each sees what those before it made of the object. When one changes it, those
-//! that want to are evaluated once more in another round of the chain.
+//! MutatingAdmissionPolicy: evaluates policies in order, each on the object that the previous ones produced. A change
+//! causes a reinvocation of the policies with `reinvocationPolicy: IfNeeded`.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::{
     versioned_attributes::{VersionedAttributes, namespace_object},
 };
 
-/// The plug-in.
+/// The MutatingAdmissionPolicy plug-in.
 pub struct Mutating {
     pub(super) policies: Source<MutatingPolicy>,
     pub(super) authorizers: Arc<Authorizers>,
 }
 
-/// A policy that is about a request, with one parameter.
+/// An evaluation of a matching policy with one parameter object.
 struct Call<'h> {
     policy: &'h Policy<MutatingPolicy>,
     binding: &'h Binding,
@@ -36,14 +36,14 @@ struct Call<'h> {
     invocation: Invocation,
 }
 
-/// Why a policy refuses.
+/// The error of a policy that rejects the request.
 struct Refused {
     message: String,
-    /// It was evaluated, and failed.
+    /// Whether evaluation failed, as opposed to configuration.
     evaluated: bool,
 }
 
-/// What is done about one request.
+/// The evaluation of all policies for one request.
 struct Case<'a, 'b> {
     attributes: &'b AdmissionAttributes<'a>,
     authorizers: &'b Authorizers,
@@ -77,7 +77,7 @@ impl Plugin for Mutating {
 }
 
 impl Case<'_, '_> {
-    /// Finds what a policy is to be evaluated with.
+    /// Collects the evaluations of a policy: one for each matching binding and parameter object.
     async fn collect<'h>(&mut self, hook: &'h Hook<MutatingPolicy>, object: &Value, calls: &mut Vec<Call<'h>>) {
         let policy = &*hook.policy;
         let invocation = match policy.constraints.about(self.attributes, object).await {
@@ -141,7 +141,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Makes one change; the inner error is the policy's, the outer one ends the request.
+    /// Applies one mutation. The inner error is subject to the failure policy; the outer one ends the request.
     async fn mutate(
         &self,
         call: &Call<'_>,
@@ -190,14 +190,14 @@ impl Case<'_, '_> {
 }
 
 impl Call<'_> {
-    /// Which it is among all of a request.
+    /// Identifies the evaluation among those of a request, for reinvocation.
     fn id(&self) -> String {
         let (namespace, name) = (meta::namespace(&self.params), meta::name(&self.params));
         format!("{}/{}/{namespace}/{name}", self.policy.name, self.binding.name)
     }
 }
 
-/// The object that a change makes, in the version that the policy sees; `None` if it makes none.
+/// Applies a mutation to the object in the matched version; `None` if it changes nothing.
 fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<Result<Option<Value>, String>, Status> {
     match change {
         Change::Apply(mut config) => {
@@ -209,7 +209,7 @@ fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<R
         }
         Change::Patch(operations) => match patch::PatchType::Json.apply_patch(subject.ty()?, shown, &operations) {
             Ok(changed) => strict(subject, changed).map(|changed| Ok(Some(changed))),
-            // A test that fails is the policy's way to say that there is nothing to do.
+            // A failed JSON Patch `test` operation means that the policy skips the mutation.
             Err(patch::PatchError::Inapplicable { test: true, .. }) => Ok(Ok(None)),
             Err(patch::PatchError::Inapplicable { why, .. }) => Ok(Err(format!("JSON Patch: {why}"))),
             Err(error) => Ok(Err(format!("JSON Patch: {error}"))),
@@ -217,7 +217,7 @@ fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<R
     }
 }
 
-/// How apply sees what a policy sees.
+/// The schema that server-side apply merges the matched object with.
 fn kind<'s>(subject: &'s Subject<'_, '_>) -> Result<apply::ApplyTarget<'s>, Status> {
     if subject.is_own_kind() {
         return Ok(apply::ApplyTarget::for_resource(&subject.invocation.resource, subject.attributes.subresource()));
@@ -227,7 +227,7 @@ fn kind<'s>(subject: &'s Subject<'_, '_>) -> Result<apply::ApplyTarget<'s>, Stat
     Ok(apply::ApplyTarget::for_kind(&version, kind, subject.ty()?, subject.attributes.subresource()))
 }
 
-/// A patched object, unless the patch put something into it that the tables do not know.
+/// Decodes a patched object of a built-in type strictly: unknown fields are errors.
 fn strict(subject: &Subject<'_, '_>, changed: Value) -> Result<Value, Status> {
     if subject.is_own_kind() && subject.invocation.resource.custom_schema.is_some() {
         return Ok(changed);
@@ -239,7 +239,7 @@ fn strict(subject: &Subject<'_, '_>, changed: Value) -> Result<Value, Status> {
     }
 }
 
-/// All refusals; the first is the message.
+/// Formats all rejections as one status; the first is the message.
 fn refusal(attributes: &AdmissionAttributes<'_>, object: &Value, refused: &[Refused]) -> Status {
     let mut status = attributes.forbidden(object, "");
     let causes: Vec<Value> = refused.iter().map(|refused| json!({"message": refused.message})).collect();

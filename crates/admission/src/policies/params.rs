@@ -1,4 +1,5 @@
-//! What a binding tells its policy: objects of the policy's kind of parameters, by name or by labels.
+//! Resolves the parameters of a policy binding (`paramRef`): objects of the policy's `paramKind`, by name or label
+//! selector.
 
 use api::{
     Value, meta,
@@ -8,24 +9,24 @@ use api::{
 
 use crate::AdmissionAttributes;
 
-/// The kind of parameters that a policy wants.
+/// The `paramKind` of a policy.
 #[derive(Debug)]
 pub struct ParamKind {
-    /// Group and version.
+    /// API group and version.
     pub api_version: String,
     /// The kind.
     pub kind: String,
 }
 
 impl ParamKind {
-    /// That of a policy.
+    /// Parses the `paramKind` of a policy, if it has one.
     pub fn of(policy: &Value) -> Option<Self> {
         let kind = meta::value_at(policy, &["spec", "paramKind"])?;
         let text = |field: &str| meta::string_at(kind, &[field]).to_owned();
         Some(Self { api_version: text("apiVersion"), kind: text("kind") })
     }
 
-    /// The row of its resource.
+    /// Finds the resource of the kind.
     pub fn resource(&self, attributes: &AdmissionAttributes<'_>) -> Result<ResourceRef, String> {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
         let built_in = schema().resource_of_kind(group, version, &self.kind).map(ResourceRef::BuiltIn);
@@ -36,7 +37,7 @@ impl ParamKind {
     }
 }
 
-/// The parameters of a binding, each of which the policy is evaluated with; null where it needs none.
+/// Reads the parameter objects of a binding, each evaluated separately; null for a policy without `paramKind`.
 pub async fn collect(
     resource: Option<&Resource>,
     reference: Option<&Value>,
@@ -63,7 +64,7 @@ pub async fn collect(
     Ok(params)
 }
 
-/// Where parameters are: where the binding says, or where the request is.
+/// The namespace of the parameters: that of the `paramRef`, or else of the request.
 fn namespace<'a>(
     resource: &Resource,
     reference: &'a Value,

@@ -1,4 +1,4 @@
-//! All policies of a kind that are bound, compiled, in the order of their names.
+//! Index of compiled policies with their bindings, ordered by name.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     matching::{Asked, Invocation},
 };
 
-/// Bound policies, as they are.
+/// An index of policies that have bindings, built from the watch cache.
 pub struct Source<E> {
     live: CacheIndex<Policies<E>>,
 }
@@ -24,41 +24,41 @@ pub struct Source<E> {
 pub struct Hook<E> {
     /// The policy.
     pub policy: Arc<Policy<E>>,
-    /// What it is bound to.
+    /// The bindings of the policy.
     pub bindings: Vec<Arc<Binding>>,
 }
 
-/// A policy.
+/// A compiled policy.
 pub struct Policy<E> {
-    /// Its name.
+    /// The policy's name.
     pub name: String,
-    /// What it is about.
+    /// Its `matchConstraints`.
     pub constraints: Constraints,
-    /// What it wants to be told.
+    /// Its `paramKind`.
     pub params: Option<ParamKind>,
-    /// Whether it does not count where it cannot be evaluated.
+    /// Whether `failurePolicy` is `Ignore`.
     pub ignores_failure: bool,
-    /// Whether it is evaluated again when others change what it has seen.
+    /// Whether `reinvocationPolicy` is `IfNeeded`.
     pub again: bool,
-    /// Its expressions.
+    /// Its compiled expressions.
     pub compiled: E,
 }
 
-/// A binding of a policy.
+/// A policy binding.
 pub struct Binding {
-    /// Its name.
+    /// The binding's name.
     pub name: String,
-    /// The policy.
+    /// The name of the policy.
     pub policy: String,
-    /// What it is about besides what its policy is about; `None`: all of that.
+    /// `matchResources`, which narrow the policy's constraints; `None` matches all of them.
     pub constraints: Option<Constraints>,
-    /// Where parameters are.
+    /// Its `paramRef`.
     pub params: Option<Value>,
-    /// What to do with what is refused.
+    /// Its `validationActions`.
     pub actions: Vec<String>,
 }
 
-/// What a policy or a binding is about.
+/// Match criteria of a policy (`matchConstraints`) or binding (`matchResources`).
 pub struct Constraints {
     rules: Vec<Value>,
     excludes: Vec<Value>,
@@ -82,7 +82,7 @@ impl Constraints {
         }
     }
 
-    /// As what a request is seen; `None`: this is not about it.
+    /// Matches a request; `None` if the constraints do not select it.
     pub async fn about(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -111,7 +111,7 @@ impl Binding {
         }
     }
 
-    /// Whether it is about a request that its policy is about.
+    /// Whether the binding's `matchResources` select a request that matches its policy.
     pub async fn is_about(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<bool, Status> {
         match &self.constraints {
             None => Ok(true),
@@ -121,7 +121,7 @@ impl Binding {
 }
 
 impl<E: Send + Sync + 'static> Source<E> {
-    /// Follows policies and bindings, the resources being named in that order.
+    /// Indexes policies and bindings; `resources` names them in that order.
     pub fn new(parts: &PluginInit<'_>, resources: [&'static str; 2], compile: fn(&Value) -> E) -> Result<Self, String> {
         let row = |name: &str| loopback::find_resource(GROUP, "v1", name).map_err(|status| status.message);
         let rows = [row(resources[0])?, row(resources[1])?];
@@ -136,12 +136,12 @@ impl<E: Send + Sync + 'static> Source<E> {
         Ok(Self { live })
     }
 
-    /// Whether there are none.
+    /// Whether no policy has a binding.
     pub fn is_empty(&self) -> bool {
         self.live.read(|policies| policies.hooks.is_empty())
     }
 
-    /// All of them.
+    /// Returns all policies with their bindings.
     pub fn hooks(&self) -> Arc<Vec<Hook<E>>> {
         self.live.read(|policies| policies.hooks.clone())
     }

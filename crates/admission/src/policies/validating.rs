@@ -1,4 +1,4 @@
-//! Policies that validate: all that are about a request are evaluated, and the first that refuses is told.
+//! ValidatingAdmissionPolicy: evaluates all matching policies and reports the first denial.
 
 use std::sync::Arc;
 
@@ -21,27 +21,27 @@ use crate::{
 };
 
 const FAILURE_AUDIT: &str = "validation.policy.admission.k8s.io/validation_failure";
-/// The longest value of an annotation.
+/// Maximum length of an audit annotation value.
 const LONGEST_ANNOTATION: usize = 10 * 1024;
 
-/// The plug-in.
+/// The ValidatingAdmissionPolicy plug-in.
 pub struct Validating {
     pub(super) policies: Source<ValidatingPolicy>,
     pub(super) authorizers: Arc<Authorizers>,
 }
 
-/// A request that policies look at.
+/// The evaluation of all policies for one request.
 struct Case<'a, 'b> {
     attributes: &'b AdmissionAttributes<'a>,
     object: &'b Value,
     authorizers: &'b Authorizers,
     asking: Arc<DeferredAuthorizer>,
     namespace: Option<Value>,
-    /// The first refusal: its message and its reason.
+    /// Message and reason of the first denial.
     refused: Option<(String, String)>,
 }
 
-/// What the audit is told of a validation that failed, in this order.
+/// The audit annotation of a failed validation; fields in upstream's order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Failure<'a> {
@@ -52,7 +52,7 @@ struct Failure<'a> {
     validation_actions: &'a [String],
 }
 
-/// Values by key, each once.
+/// Audit annotation values by key, without duplicates.
 type Annotations = Vec<(String, Vec<String>)>;
 
 #[async_trait]
@@ -130,7 +130,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Does with what a policy says what the binding says.
+    /// Applies the binding's `validationActions` to the policy's decisions.
     fn act(&mut self, policy: &str, binding: &Binding, judgement: Judgement, annotations: &mut Annotations) {
         for (at, decision) in judgement.decisions.into_iter().enumerate() {
             let Decision::Deny { message, reason } = decision else { continue };
@@ -179,7 +179,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// The first refusal is the one that is told.
+    /// Records a denial; only the first one is reported.
     fn refuse(&mut self, policy: &str, binding: Option<&str>, why: &str, reason: &str) {
         let with = binding.map_or(String::new(), |binding| format!(" with binding '{binding}'"));
         self.refused.get_or_insert_with(|| {

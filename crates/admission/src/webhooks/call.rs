@@ -1,4 +1,4 @@
-//! Calls one webhook: with a question, within its time, and with what its answer means.
+//! Calls one webhook: matches the request, sends the review within its timeout, and applies the failure policy.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::{
     versioned_attributes::VersionedAttributes,
 };
 
-/// How a call ended that was not a yes.
+/// An unsuccessful webhook call.
 pub enum Failure {
-    /// It could not be asked, or its answer makes no sense: what its failure policy is about.
+    /// The call failed or its response is invalid; the failure policy applies.
     Calling(String),
-    /// It said no, or the request must not be asked about.
+    /// The webhook denied the request, or does not support dry run.
     Refused(Status),
 }
 
 impl Hook {
-    /// Whether it is asked about a request, and as what. Its conditions may ask about rights.
+    /// Matches a request against the webhook's rules, selectors and match conditions, which may check authorization.
     pub async fn asked(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -100,7 +100,7 @@ impl Hook {
     }
 }
 
-/// What Go's client says of an answer that is none.
+/// Formats an unsuccessful HTTP response as Go's REST client does.
 fn told(code: u16, body: &str) -> String {
     match code {
         404 => "the server could not find the requested resource".into(),
@@ -113,7 +113,7 @@ fn told(code: u16, body: &str) -> String {
     }
 }
 
-/// What becomes of a request whose webhook failed.
+/// Applies the failure policy to a failed call.
 pub fn decide(hook: &Hook, failure: Failure) -> Result<(), Status> {
     match failure {
         Failure::Refused(status) => Err(status),

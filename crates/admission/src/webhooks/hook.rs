@@ -1,4 +1,4 @@
-//! One webhook of a configuration, read into what is needed to decide whether and how to call it.
+//! One webhook of a webhook configuration, parsed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,41 +7,41 @@ use apiserver_core::webhook::{WebhookAddress, tls_config_for_bundle, webhook_add
 use expressions::admission::Conditions;
 use rustls::ClientConfig;
 
-/// A webhook.
+/// A webhook of a webhook configuration.
 pub struct Hook {
-    /// Its own name, as messages have it.
+    /// The webhook's name, used in messages.
     pub name: String,
-    /// The configuration that it is of.
+    /// The name of its webhook configuration.
     pub configuration: String,
-    /// Which it is, among all.
+    /// Identifies the webhook among all configurations.
     pub id: String,
-    /// What it is asked about.
+    /// Its resource rules.
     pub rules: Vec<Value>,
-    /// Whether rules for other versions count too.
+    /// Whether rules also match equivalent versions (`matchPolicy: Equivalent`).
     pub equivalent: bool,
-    /// Which namespaces' objects; an error is one that every request is told.
+    /// The namespace selector; an invalid one fails every request.
     pub namespaces: Result<LabelSelector, String>,
-    /// Which objects.
+    /// The object selector.
     pub objects: Result<LabelSelector, String>,
-    /// Expressions that must all be true.
+    /// The match conditions.
     pub conditions: Conditions,
-    /// Whether a webhook that cannot be asked is left out.
+    /// Whether `failurePolicy` is `Ignore`.
     pub ignores_failure: bool,
-    /// Whether it may be asked about what is not going to happen.
+    /// Whether the webhook supports dry run (`sideEffects` is `None` or `NoneOnDryRun`).
     pub dry_run: bool,
-    /// Whether it is asked again when others change what it has seen.
+    /// Whether `reinvocationPolicy` is `IfNeeded`.
     pub again: bool,
-    /// How long it may take.
+    /// The call timeout.
     pub timeout: Duration,
-    /// The first known version of reviews that it takes.
+    /// The first known `AdmissionReview` version that it accepts.
     pub review: Option<&'static str>,
-    /// Where it is.
+    /// The address: a URL or a service reference.
     pub place: WebhookAddress,
-    /// How it is trusted; an error is told to whoever would be asked about.
+    /// The TLS configuration from its CA bundle; an invalid one fails the calls.
     pub tls: Result<Arc<ClientConfig>, String>,
 }
 
-/// The webhooks of a configuration.
+/// Parses the webhooks of a webhook configuration.
 pub fn of(configuration: &Value) -> Vec<Arc<Hook>> {
     let hooks = meta::list_at(configuration, &["webhooks"]).iter().enumerate();
     hooks.map(|(at, hook)| Arc::new(read(meta::name(configuration), at, hook))).collect()

@@ -1,8 +1,9 @@
-//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook: others are asked, over HTTPS, as their configurations say.
+//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook: call the HTTPS webhooks of webhook configurations.
 //!
-//! Configurations are read once per change. Mutating webhooks are asked one after the other, in the order of their
-//! configurations' names; when one changes the object, those before it that want to are asked once more. Validating ones
-//! are asked all at once. A configuration never decides over configurations.
+//! Configurations are parsed once per change. Mutating webhooks are called one after the other, ordered by the name of
+//! their configuration; when one changes the object, earlier ones with `reinvocationPolicy: IfNeeded` are called again.
+//! Validating webhooks are called concurrently. Webhooks are not called for webhook configurations and admission
+//! policies.
 
 mod call;
 pub mod connect;
@@ -28,7 +29,7 @@ use super::{
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
-/// Kinds that nobody but the server decides over, so that no configuration can lock everybody out.
+/// Resources that are exempt from webhooks, so that a faulty configuration can always be repaired.
 const EXEMPT: &[&str] = &[
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
@@ -38,7 +39,7 @@ const EXEMPT: &[&str] = &[
     "mutatingadmissionpolicybindings",
 ];
 
-/// The row of webhooks that may change objects.
+/// The descriptor of MutatingAdmissionWebhook.
 pub const MUTATING: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionWebhook",
     on: true,
@@ -46,7 +47,7 @@ pub const MUTATING: PluginDescriptor = PluginDescriptor {
     make: |parts| Ok(Box::new(mutating::Mutating(Configured::new(parts, "mutatingwebhookconfigurations")?))),
 };
 
-/// The row of webhooks that may only refuse them.
+/// The descriptor of ValidatingAdmissionWebhook.
 pub const VALIDATING: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionWebhook",
     on: true,
@@ -54,12 +55,12 @@ pub const VALIDATING: PluginDescriptor = PluginDescriptor {
     make: |parts| Ok(Box::new(validating::Validating(Configured::new(parts, "validatingwebhookconfigurations")?))),
 };
 
-/// Whether a request is about admission itself.
+/// Whether a request targets a resource that is exempt from webhooks.
 pub fn is_exempt(attributes: &AdmissionAttributes<'_>) -> bool {
     attributes.resource().group == GROUP && EXEMPT.contains(&attributes.resource().name)
 }
 
-/// The webhooks of all configurations of a kind.
+/// The webhooks of all configurations of one kind.
 struct Configured {
     live: CacheIndex<Hooks>,
     authorizers: Arc<Authorizers>,
@@ -99,7 +100,7 @@ impl Configured {
         answer
     }
 
-    /// All webhooks, in order.
+    /// Returns all webhooks in call order.
     fn hooks(&self) -> Arc<Vec<Arc<Hook>>> {
         self.live.read(|hooks| hooks.all.clone())
     }

@@ -1,4 +1,4 @@
-//! Webhooks that may change objects, one after the other.
+//! MutatingAdmissionWebhook: calls webhooks in order and applies their patches.
 
 use api::{Value, patch, status::Status};
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
 const FAILED_AUDIT: &str = "failed-open.mutation.webhook.admission.k8s.io";
 
-/// What the audit is told of a call, in this order.
+/// The mutation audit annotation of a call; fields in upstream's order.
 #[derive(Serialize)]
 struct CallNote<'a> {
     configuration: &'a str,
@@ -19,7 +19,7 @@ struct CallNote<'a> {
     mutated: bool,
 }
 
-/// What it is told of a patch.
+/// The patch audit annotation of a call; fields in upstream's order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PatchNote<'a> {
@@ -29,7 +29,7 @@ struct PatchNote<'a> {
     patch_type: &'static str,
 }
 
-/// The plug-in.
+/// The MutatingAdmissionWebhook plug-in.
 pub struct Mutating(pub(super) Configured);
 
 #[async_trait]
@@ -54,7 +54,7 @@ impl Plugin for Mutating {
 }
 
 impl Mutating {
-    /// Asks one webhook; whether it changed the object.
+    /// Calls one webhook and applies its patch; returns whether the object changed.
     async fn call(
         &self,
         hook: &Hook,
@@ -100,14 +100,14 @@ fn note(attributes: &AdmissionAttributes<'_>, hook: &Hook, place: &str, mutated:
     attributes.notes().annotate_audit(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
 }
 
-/// The object after a patch of the version that the webhook saw, with defaults.
+/// Applies a JSON patch to the object in the webhook's version, then restores the request's version and defaults.
 async fn patched(subject: &Subject<'_, '_>, object: &Value, operations: &Value) -> Result<Value, Status> {
     let shown = subject.shown(object).await?;
     let changed = patch::PatchType::Json.apply_patch(subject.ty()?, &shown, operations).map_err(unpatched)?;
     subject.completed(object, changed).await
 }
 
-/// A patch that a webhook sent does not fit.
+/// Formats the error of a patch that cannot be applied.
 fn unpatched(error: patch::PatchError) -> Status {
     Status::internal_error(match error {
         patch::PatchError::Malformed(why)

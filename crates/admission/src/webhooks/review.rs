@@ -1,4 +1,4 @@
-//! Reviews: the question that a webhook is asked, and what its answer must look like.
+//! Builds `AdmissionReview` requests and validates their responses.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use serde_json::json;
 use super::hook::Hook;
 use crate::subject::Subject;
 
-/// What a webhook says.
+/// The response of a webhook.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Whether it agrees.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// The operations of its patch.
+    /// The JSON patch operations.
     pub patch: Option<Value>,
-    /// Why it does not agree.
+    /// The status of a denial.
     pub result: Value,
-    /// For the client.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// For the audit.
+    /// Audit annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The review of a request, in a version.
+/// Builds the `AdmissionReview` request in the version that the webhook accepts.
 pub async fn question(hook: &Hook, subject: &Subject<'_, '_>, object: &Value, uid: &str) -> Result<Value, Status> {
     let old = subject.attributes.old.unwrap_or(&Value::Null);
     let mut request = subject.request(object);
@@ -36,7 +36,7 @@ pub async fn question(hook: &Hook, subject: &Subject<'_, '_>, object: &Value, ui
     Ok(json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request}))
 }
 
-/// Reads an answer, which must be to the question.
+/// Parses and validates an `AdmissionReview` response, whose UID must match the request's.
 pub fn verdict(answer: &Value, hook: &Hook, uid: &str, mutating: bool) -> Result<Verdict, String> {
     let Some(response) = meta::value_at(answer, &["response"]) else {
         return Err("webhook response was absent".into());
@@ -85,7 +85,7 @@ fn operations(patch: &str) -> Result<Value, String> {
     serde_json::from_slice(&bytes).map_err(|error| undecodable(error.to_string()))
 }
 
-/// What a client is told that a webhook refused.
+/// Formats the status of a request that a webhook denied.
 pub fn refusal(hook: &str, result: &Value) -> Status {
     let denied = format!("admission webhook {hook:?} denied the request");
     let (message, reason) = (meta::string_at(result, &["message"]), meta::string_at(result, &["reason"]));

@@ -1,4 +1,4 @@
-//! Webhooks that may only refuse, all at once.
+//! ValidatingAdmissionWebhook: calls all matching webhooks concurrently.
 
 use api::{Value, status::Status};
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use crate::{AdmissionAttributes, Plugin};
 
 const FAILED_AUDIT: &str = "failed-open.validating.webhook.admission.k8s.io";
 
-/// The plug-in.
+/// The ValidatingAdmissionWebhook plug-in.
 pub struct Validating(pub(super) Configured);
 
 #[async_trait]

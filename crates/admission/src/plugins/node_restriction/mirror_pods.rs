@@ -1,11 +1,11 @@
-//! Pods that a kubelet runs on its own: they belong to its node, and get at nothing that only the API has.
+//! Mirror pods of a kubelet: they must be bound to its node and reference no API objects.
 
 use api::{Value, meta, status::Status};
 
 use super::{super::service_account_secrets::references_secrets, Request};
 use crate::pod;
 
-/// Checks a new pod of a kubelet.
+/// Checks a pod that a kubelet creates.
 pub async fn check(request: &Request<'_>) -> Result<(), Status> {
     let (node, object) = (request.node, request.object);
     if !pod::is_mirror(object) {
@@ -54,7 +54,7 @@ async fn owner(request: &Request<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Volumes that need an object of the API, and how messages name it.
+/// Volume sources that reference API objects, and the names that messages use.
 const VOLUMES: &[(&str, &str)] = &[
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
@@ -72,7 +72,7 @@ const PROJECTIONS: &[(&str, &str)] = &[
     ("podCertificate", "podcertificates"),
 ];
 
-/// The first object of the API that a pod refers to.
+/// Returns the first kind of API object that a pod references.
 fn reference(object: &Value) -> Result<Option<&'static str>, String> {
     if !meta::string_at(object, &["spec", "serviceAccountName"]).is_empty() {
         return Ok(Some("serviceaccounts"));

@@ -1,4 +1,4 @@
-//! NodeRestriction: a kubelet writes only what is its own: its node, the pods on it, their tokens, its lease.
+//! NodeRestriction: limits a kubelet to its own node, its pods and their tokens, its lease and its other objects.
 
 mod mirror_pods;
 mod nodes;
@@ -15,7 +15,7 @@ use authz::Authorizers;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "NodeRestriction",
     on: false,
@@ -59,13 +59,13 @@ impl Plugin for NodeRestriction {
     }
 }
 
-/// The node that a user is; empty if that cannot be told.
+/// The node name of a node user; empty if the user name carries none.
 fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix(PREFIX)?;
     user.groups.iter().any(|group| group == GROUP).then_some(name)
 }
 
-/// What a node wants to write.
+/// A request of a kubelet.
 struct Request<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     object: &'a Value,
@@ -81,7 +81,7 @@ impl Request<'_> {
         self.refuse(format!("unexpected operation {:?}", self.attributes.operation.name()))
     }
 
-    /// A pod of the request's namespace, or 404.
+    /// Reads a pod of the request's namespace; 404 if it does not exist.
     async fn pod(&self, name: &str) -> Result<Value, Status> {
         let pods = apiserver_core::loopback::find_resource("", "v1", "pods")?;
         Ok(self.attributes.registry.read_object(pods, self.attributes.namespace(), name).await?.0)

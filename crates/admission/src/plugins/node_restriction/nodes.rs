@@ -1,4 +1,4 @@
-//! Nodes: a kubelet changes its own, but neither its taints nor its owners nor the labels that others rely on.
+//! Nodes: a kubelet may change its own, except its taints, owner references and restricted labels.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use api::{Value, meta, status::Status};
 use super::Request;
 use crate::Operation;
 
-/// Labels of Kubernetes' own that a kubelet may set.
+/// Labels of the `kubernetes.io` and `k8s.io` namespaces that a kubelet may set.
 const OWN: &[&str] = &[
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
@@ -21,9 +21,9 @@ const OWN: &[&str] = &[
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];
-/// Prefixes of labels of Kubernetes' own that a kubelet may set.
+/// Label prefixes of these namespaces that a kubelet may set.
 const OWN_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// The prefix of labels that no kubelet may set.
+/// The label prefix that kubelets may not set.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
 /// Checks a write to a node.
@@ -68,7 +68,7 @@ fn change(request: &Request<'_>, old: &Value) -> Result<(), Status> {
     }
 }
 
-/// The labels that change and must not, in order.
+/// Lists the changed labels that a kubelet may not set, sorted.
 fn forbidden(object: &Value, old: &Value) -> String {
     let label = |object: &Value, key: &str| meta::value_at(object, &["metadata", "labels", key]).cloned();
     let keys =

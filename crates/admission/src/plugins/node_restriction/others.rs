@@ -1,4 +1,4 @@
-//! What else a kubelet writes: its lease, its drivers, its slices, its requests for certificates, the size of claims.
+//! Other writes of a kubelet: leases, CSINodes, ResourceSlices, certificate requests, and the status of resized claims.
 
 use api::{Value, meta, status::Status};
 
@@ -6,11 +6,11 @@ use super::Request;
 use crate::{Operation, certificate_request};
 
 const LEASES: &str = "kube-node-lease";
-/// What of a claim a kubelet may report.
+/// Claim status fields that a kubelet may change.
 const REPORTED: &[&str] = &["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"];
 const SIGNERS: &[&str] = &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
-/// Checks a write to a claim.
+/// Checks a write to a PersistentVolumeClaim.
 pub fn claim(request: &Request<'_>) -> Result<(), Status> {
     let attributes = request.attributes;
     if attributes.subresource() != "status" {
@@ -40,7 +40,7 @@ fn unreported(claim: &Value) -> Value {
     claim
 }
 
-/// The parts that differ, before and after.
+/// Formats the top-level fields that differ, before and after.
 fn difference(before: &Value, after: &Value) -> String {
     let fields = ["metadata", "spec", "status"].into_iter().filter(|field| before[*field] != after[*field]);
     fields.map(|field| format!("{field}: {} -> {}", before[field], after[field])).collect::<Vec<_>>().join(", ")
@@ -54,7 +54,7 @@ pub fn lease(request: &Request<'_>) -> Result<(), Status> {
     own_name(request, "node lease")
 }
 
-/// Checks a write to the list of a node's storage drivers.
+/// Checks a write to a CSINode.
 pub fn csi_node(request: &Request<'_>) -> Result<(), Status> {
     own_name(request, "CSINode")
 }
@@ -66,7 +66,7 @@ fn own_name(request: &Request<'_>, what: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Checks a write to a slice of devices.
+/// Checks a write to a ResourceSlice.
 pub fn resource_slice(request: &Request<'_>) -> Result<(), Status> {
     let (slice, verb) = match (request.attributes.operation, request.attributes.old) {
         (Operation::Create, _) => (request.object, "create"),
@@ -79,7 +79,7 @@ pub fn resource_slice(request: &Request<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Checks a request for a certificate of a node.
+/// Checks a CertificateSigningRequest of a node.
 pub fn signing_request(request: &Request<'_>) -> Result<(), Status> {
     let signer = meta::string_at(request.object, &["spec", "signerName"]);
     if request.attributes.operation != Operation::Create || !SIGNERS.contains(&signer) {
@@ -95,7 +95,7 @@ pub fn signing_request(request: &Request<'_>) -> Result<(), Status> {
     }
 }
 
-/// Checks a request for a certificate of a pod.
+/// Checks a PodCertificateRequest.
 pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
     let attributes = request.attributes;
     if attributes.operation != Operation::Create {
@@ -133,7 +133,7 @@ pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
     identities(request, &pod, account).await
 }
 
-/// The node, the pod and the account must be the ones that are meant.
+/// Checks that the UIDs of node, pod and service account match the existing objects.
 async fn identities(request: &Request<'_>, pod: &Value, account: &str) -> Result<(), Status> {
     let attributes = request.attributes;
     let spec = |field: &str| meta::string_at(request.object, &["spec", field]);

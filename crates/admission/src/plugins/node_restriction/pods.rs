@@ -1,4 +1,4 @@
-//! Pods: a kubelet shows those that it runs on its own, and reports on, deletes and evicts those on its node.
+//! Pods: a kubelet may create and delete its mirror pods, and update the status of, delete and evict pods on its node.
 
 use api::{Value, meta, status::Status};
 
@@ -22,7 +22,7 @@ async fn whole(request: &Request<'_>) -> Result<(), Status> {
     match request.attributes.operation {
         Operation::Create => mirror_pods::check(request).await,
         Operation::Delete => {
-            // A collection names nobody.
+            // The name is empty for a collection deletion.
             let pod = request.pod(&request.attributes.target.name).await?;
             if meta::string_at(&pod, &["spec", "nodeName"]) != node {
                 return request.refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"));

@@ -1,4 +1,4 @@
-//! Tokens: a kubelet asks for those of the accounts of pods on its node, bound to the pod, for audiences that the pod names.
+//! Token requests: a kubelet may request tokens bound to pods on its node, for audiences that the pod uses.
 
 use api::{Value, meta, status::Status};
 use apiserver_core::attributes::AttributesTarget;
@@ -7,7 +7,7 @@ use authz::Authorizers;
 use super::Request;
 use crate::{AdmissionAttributes, Operation};
 
-/// Checks a request for a token.
+/// Checks a TokenRequest.
 pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(), Status> {
     let attributes = request.attributes;
     if attributes.operation != Operation::Create || attributes.subresource() != "token" {
@@ -75,7 +75,7 @@ async fn audience(
     ))
 }
 
-/// Whether a volume of the pod needs a token for an audience.
+/// Whether a volume of the pod requires a token for an audience.
 async fn names(attributes: &AdmissionAttributes<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut faults = Vec::new();
     for volume in meta::list_at(pod, &["spec", "volumes"]) {
@@ -105,7 +105,7 @@ async fn names(attributes: &AdmissionAttributes<'_>, pod: &Value, audience: &str
     }
 }
 
-/// The storage driver behind a volume; empty if there is none.
+/// The CSI driver of a volume; empty if there is none.
 async fn driver(attributes: &AdmissionAttributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
     let claim = if meta::value_at(volume, &["ephemeral", "volumeClaimTemplate"]).is_some() {
         format!("{}-{}", meta::name(pod), meta::string_at(volume, &["name"]))

@@ -1,4 +1,4 @@
-//! The rules of the lower level: nothing that is known to lead out of a container.
+//! Checks of the `baseline` level, which prevents known privilege escalations.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const CAPABILITIES: &[&str] = &[
     "SETUID",
     "SYS_CHROOT",
 ];
-/// Kernel settings that concern the pod alone, in the order in which they were allowed.
+/// Safe sysctls, in the order in which versions allowed them.
 const SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -41,7 +41,7 @@ const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.
 const SECCOMP_ANNOTATION: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// Profiles that the runtime knows to be safe, or that the node's owner has.
+/// Whether the type of a profile is `RuntimeDefault` or `Localhost`.
 pub fn is_safe_profile(profile: &Value) -> bool {
     matches!(meta::string_at(profile, &["type"]), "RuntimeDefault" | "Localhost")
 }

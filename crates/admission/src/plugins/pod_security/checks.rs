@@ -1,4 +1,4 @@
-//! The table of rules: from which version each holds, and which rules of the lower level a rule of the higher one replaces.
+//! The table of checks: the versions each applies to, and the baseline checks that a restricted check overrides.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use super::{
     restricted,
 };
 
-/// The newest version in which a rule changed: later ones are the same.
+/// The newest version in which a check changed; later versions use its checks.
 const NEWEST: u32 = 35;
 
-/// A pod, or what a workload makes pods of.
+/// A pod or the pod template of a workload.
 pub struct Pod<'a> {
-    /// Its metadata.
+    /// The pod's metadata.
     pub metadata: &'a Value,
-    /// Its specification.
+    /// The pod's spec.
     pub spec: &'a Value,
 }
 
-/// What a pod does beyond its level.
+/// A violation of a pod security level.
 pub struct Violation {
-    /// In short.
+    /// The forbidden reason, in short.
     pub reason: &'static str,
-    /// Where.
+    /// The containers and fields concerned.
     pub detail: String,
 }
 
@@ -34,9 +34,9 @@ type Check = fn(&Pod<'_>) -> Option<Violation>;
 struct Rule {
     name: &'static str,
     level: Level,
-    /// The first versions of its forms, oldest first.
+    /// The revisions of the check with their first minor version, oldest first.
     forms: &'static [(u32, Check)],
-    /// The rule of the lower level that it replaces.
+    /// The baseline check that it overrides.
     replaces: &'static str,
 }
 
@@ -48,7 +48,7 @@ const fn strict(name: &'static str, replaces: &'static str, forms: &'static [(u3
     Rule { name, level: Level::Restricted, forms, replaces }
 }
 
-/// In the order in which violations are told.
+/// All checks, in the order in which violations are reported.
 const RULES: &[Rule] = &[
     rule("appArmorProfile", &[(0, baseline::app_armor)]),
     rule("capabilities_baseline", &[(0, baseline::capabilities)]),
@@ -91,7 +91,7 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// What a pod does beyond a level.
+/// Evaluates a pod against a level and version.
 pub fn violations(bound: Bound, pod: &Pod<'_>) -> Vec<Violation> {
     let version = match bound.version {
         Version::Latest => NEWEST,
@@ -103,7 +103,7 @@ pub fn violations(bound: Bound, pod: &Pod<'_>) -> Vec<Violation> {
     rules().filter(|rule| !replaced.contains(rule.name)).filter_map(form).filter_map(|check| check(pod)).collect()
 }
 
-/// All violations in one line, with where they are.
+/// Formats all violations with their details in one line.
 pub fn told(violations: &[Violation]) -> String {
     let tell = |violation: &Violation| match violation.detail.as_str() {
         "" => violation.reason.to_owned(),
@@ -113,7 +113,7 @@ pub fn told(violations: &[Violation]) -> String {
 }
 
 impl<'a> Pod<'a> {
-    /// All containers.
+    /// Iterates over all containers.
     pub fn containers(&self) -> impl Iterator<Item = &'a Value> {
         let spec = self.spec;
         ["initContainers", "containers", "ephemeralContainers"]
@@ -121,7 +121,7 @@ impl<'a> Pod<'a> {
             .flat_map(move |list| meta::list_at(spec, &[list]))
     }
 
-    /// The names of containers of which something is true.
+    /// The names of the containers that satisfy the predicate.
     pub fn names(&self, bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
         self.containers()
             .filter(|container| bad(container))
@@ -129,7 +129,7 @@ impl<'a> Pod<'a> {
             .collect()
     }
 
-    /// The value of a field of the pod's own security context.
+    /// A field of the pod security context.
     pub fn context(&self, field: &str) -> Option<&'a Value> {
         meta::value_at(self.spec, &["securityContext", field])
     }
@@ -138,35 +138,35 @@ impl<'a> Pod<'a> {
         if meta::string_at(self.spec, &["os", "name"]) == "windows" { None } else { check(self) }
     }
 
-    /// Root of a user namespace of its own is not root.
+    /// Skips a check for pods with their own user namespace, whose root is unprivileged on the host.
     fn unless_own_users(&self, check: Check) -> Option<Violation> {
         if self.spec["hostUsers"] == false { None } else { check(self) }
     }
 }
 
-/// The value of a field of a container's security context.
+/// A field of a container's security context.
 pub fn context<'a>(container: &'a Value, field: &str) -> Option<&'a Value> {
     meta::value_at(container, &["securityContext", field])
 }
 
-/// `"a", "b"`.
+/// Formats a list as `"a", "b"`.
 pub fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| format!("\"{}\"", item.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// `container "a"` or `containers "a", "b"`.
+/// Formats a list as `container "a"` or `containers "a", "b"`.
 pub fn containers(names: &[&str]) -> String {
     format!("{} {}", plural(names.len(), "container", "containers"), quoted(names))
 }
 
-/// The pod, some containers, or both.
+/// Formats the setters of a field: the pod, containers, or both.
 pub fn setters(pod: bool, names: &[&str]) -> Option<String> {
     let all: Vec<String> =
         pod.then(|| "pod".to_owned()).into_iter().chain((!names.is_empty()).then(|| containers(names))).collect();
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-/// One word for one, another for more.
+/// Selects the singular or the plural.
 pub fn plural<'a>(count: usize, one: &'a str, more: &'a str) -> &'a str {
     if count == 1 { one } else { more }
 }

@@ -1,5 +1,5 @@
-//! PodSecurity: pods stay within the level that their namespace's labels name. Workloads that would make other pods are not
-//! refused, but whoever creates them is warned.
+//! PodSecurity: enforces the pod security level that a namespace's labels set. Workload resources are not rejected, but
+//! get warnings and audit annotations for violations of their pod template.
 
 mod baseline;
 mod checks;
@@ -16,7 +16,7 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRu
 
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
-/// The row of the table.
+/// The descriptor of the plug-in.
 pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodSecurity",
     on: true,
@@ -44,7 +44,7 @@ struct PodSecurity {
     exempt: Exempt,
 }
 
-/// Who is not checked.
+/// The configured exemptions.
 #[derive(Default)]
 struct Exempt {
     users: Vec<String>,
@@ -129,7 +129,7 @@ impl PodSecurity {
             annotate(attributes, "audit-violations", &format!("would {text}"));
         }
         if let Some(text) = refused {
-            // The sentence has another subject.
+            // Only the verb form differs between the rejection and the audit annotation.
             let why = text.replacen("violate ", "violates ", 1);
             return Err(attributes.forbidden(object, why));
         }
@@ -144,7 +144,7 @@ fn annotate(attributes: &AdmissionAttributes<'_>, key: &str, value: &str) {
     attributes.notes().annotate_audit(policy::label(key), value);
 }
 
-/// The pod itself, or what a workload makes pods of.
+/// The pod itself, or the pod template of a workload.
 fn pod_of<'a>(attributes: &AdmissionAttributes<'_>, object: &'a Value) -> Option<Pod<'a>> {
     let holder = match attributes.resource().name {
         "pods" => Some(object),
@@ -156,7 +156,7 @@ fn pod_of<'a>(attributes: &AdmissionAttributes<'_>, object: &'a Value) -> Option
     Some(Pod { metadata: part("metadata"), spec: part("spec") })
 }
 
-/// A pod that runs is only looked at again when it is to run something else.
+/// Whether an update changes container images; other updates of a pod are not evaluated again.
 fn changes_images(pod: &Value, old: &Value) -> bool {
     let images = |pod: &Value, list: &str| -> Vec<(String, String)> {
         let text = |container: &Value, field: &str| meta::string_at(container, &[field]).to_owned();

@@ -1,4 +1,4 @@
-//! Namespaces: labels must be ones that can be read, and whoever makes a level stricter is told which pods are beyond it.
+//! Namespaces: validates pod security labels, and warns of existing pods that violate a stricter enforce level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use api::{Value, meta, status::Status};
 use super::{Level, Pod, PodSecurity, Policy, policy, violations};
 use crate::AdmissionAttributes;
 
-/// How many pods are looked at.
+/// Maximum number of pods to evaluate.
 const MOST: usize = 3000;
 
 impl PodSecurity {
-    /// Checks a namespace's labels.
+    /// Validates the pod security labels of a namespace.
     pub(super) async fn validate_namespace(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -100,7 +100,7 @@ impl PodSecurity {
         Ok(())
     }
 
-    /// One pod of each controller first, so that as many kinds as possible are seen.
+    /// Orders pods so that one of each controller comes first, and drops exempt ones.
     fn by_importance(&self, pods: Vec<Value>) -> Vec<Value> {
         let mut seen = BTreeSet::new();
         let owner = |pod: &Value| {

@@ -1,46 +1,46 @@
-//! Levels of pod security, and how a namespace's labels choose them.
+//! Pod security levels and versions, and how a namespace's labels select them.
 
 use std::{cmp::Ordering, fmt};
 
 use api::{Value, meta, validate::FieldError};
 
-/// How much a pod may do.
+/// A pod security level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything.
+    /// Unrestricted.
     Privileged,
-    /// What is not known to be dangerous.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// What is known to be harmless.
+    /// Enforces current hardening practices.
     Restricted,
 }
 
-/// Which version of the rules; the newest where it is not said.
+/// The version of the pod security standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// Whatever this server knows.
+    /// The newest version that this server supports; the default.
     Latest,
-    /// As of 1.x.
+    /// Version 1.x.
     Minor(u32),
 }
 
 /// A level in a version, written `baseline:v1.30`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// How much.
+    /// The level.
     pub level: Level,
-    /// By which rules.
+    /// The version.
     pub version: Version,
 }
 
-/// What is refused, noted and warned of.
+/// The levels of the modes `enforce`, `audit` and `warn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Pods beyond it are refused.
+    /// Violating pods are rejected.
     pub enforce: Bound,
-    /// Pods beyond it are noted in the audit.
+    /// Violating pods get an audit annotation.
     pub audit: Bound,
-    /// Whoever creates pods beyond it is warned.
+    /// Clients get a warning for violating pods.
     pub warn: Bound,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Bound {
 impl Bound {
     const FREE: Self = Self { level: Level::Privileged, version: Version::Latest };
 
-    /// Of a configuration's defaults.
+    /// Parses one mode of a configuration's defaults.
     fn of(defaults: &Value, mode: &str) -> Result<Self, String> {
         let read = |field: &str, absent: &'static str| match meta::string_at(defaults, &[field]) {
             "" => absent.to_owned(),
@@ -102,20 +102,20 @@ impl Bound {
 }
 
 impl Policy {
-    /// Of a configuration.
+    /// Parses the defaults of a configuration.
     pub fn defaults(config: &Value) -> Result<Self, String> {
         let defaults = meta::value_at(config, &["defaults"]).unwrap_or(&Value::Null);
         let of = |mode: &str| Bound::of(defaults, mode);
         Ok(Self { enforce: of("enforce")?, audit: of("audit")?, warn: of("warn")? })
     }
 
-    /// Whether nothing is to be checked.
+    /// Whether all modes are `privileged`.
     pub fn is_free(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|bound| bound.level == Level::Privileged)
     }
 
-    /// What a namespace's labels make of the defaults, and what is wrong with them. A label that cannot be read enforces the
-    /// most, and notes and warns of nothing.
+    /// Applies a namespace's labels to the defaults; returns the policy and the label errors. An invalid level is
+    /// `restricted` for `enforce`, and `privileged` for `audit` and `warn`.
     pub fn of_labels(mut self, labels: &Value) -> (Self, Vec<FieldError>) {
         let mut faults = Vec::new();
         let enforced = read_level(labels, "enforce", &mut faults);
@@ -132,7 +132,7 @@ impl Policy {
             self.warn.level = level.unwrap_or(Level::Privileged);
         }
         let versioned = read_version(labels, "warn", &mut self.warn, &mut faults);
-        // Who is about to be refused is at least warned in other words.
+        // Without a `warn` label, clients are warned at the enforced level.
         let stricter = self.enforce.level.cmp(&self.warn.level) == Ordering::Greater;
         if warned.is_none() && matches!(enforced, Some(Some(_))) && stricter {
             self.warn.level = self.enforce.level;
@@ -150,18 +150,18 @@ impl Default for Policy {
     }
 }
 
-/// The label of a mode, such as `enforce` or `enforce-version`.
+/// The label key of a mode, such as `enforce` or `enforce-version`.
 pub fn label(mode: &str) -> String {
     format!("pod-security.kubernetes.io/{mode}")
 }
 
-/// `None`: there is no such label; `Some(None)`: it cannot be read.
+/// Reads a level label: `None` if it is absent, `Some(None)` if it is invalid.
 fn read_level(labels: &Value, mode: &str, faults: &mut Vec<FieldError>) -> Option<Option<Level>> {
     let text = meta::value_at(labels, &[&label(mode)])?.as_str().unwrap_or_default();
     Some(Level::parse(text).map_err(|why| faults.push(fault(mode, text, why))).ok())
 }
 
-/// Whether there is such a label.
+/// Reads a version label; returns whether it is present.
 fn read_version(labels: &Value, mode: &str, bound: &mut Bound, faults: &mut Vec<FieldError>) -> bool {
     let mode = format!("{mode}-version");
     let Some(text) = meta::value_at(labels, &[&label(&mode)]).and_then(Value::as_str) else { return false };

@@ -1,4 +1,4 @@
-//! The rules of the higher level: a pod must say that it does without what could be dangerous.
+//! Checks of the `restricted` level: pods must explicitly drop privileges.
 
 use std::collections::BTreeSet;
 
