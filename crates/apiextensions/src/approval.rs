@@ -1,4 +1,5 @@
-//! Groups of the community need its approval, which a definition names in an annotation; a condition tells what that comes to.
+//! Maintains the `KubernetesAPIApprovalPolicyConformant` condition: CRDs in protected community groups (`*.k8s.io`,
+//! `*.kubernetes.io`) must carry the `api-approved.kubernetes.io` annotation.
 
 use api::{Value, meta};
 
@@ -8,7 +9,7 @@ const CONDITION: &str = "KubernetesAPIApprovalPolicyConformant";
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What there is to say of the approval of a definition.
+/// The `KubernetesAPIApprovalPolicyConformant` condition computed for a CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     status: &'static str,
@@ -17,7 +18,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// `None` for groups that need none.
+    /// Computes the condition; `None` for groups that are not protected.
     pub fn of(definition: &Value) -> Option<Self> {
         let group = meta::string_at(definition, &["spec", "group"]);
         let protected = |root: &str| group == root || group.ends_with(&format!(".{root}"));
@@ -40,7 +41,7 @@ impl Approval {
         Some(Self { status, reason, message })
     }
 
-    /// Whether a definition says so already.
+    /// Whether the CRD already has this condition.
     pub fn is_told(&self, definition: &Value) -> bool {
         find_condition(definition, CONDITION).is_some_and(|condition| {
             condition["status"] == self.status
@@ -49,7 +50,7 @@ impl Approval {
         })
     }
 
-    /// Lets a definition say so.
+    /// Sets this condition on the CRD.
     pub fn tell(&self, definition: &mut Value) {
         set_condition(definition, [CONDITION, self.status, self.reason, &self.message]);
     }

@@ -1,18 +1,18 @@
-//! The columns of tables: a name, and what paths of the definition lead to.
+//! Printer columns of a CRD version: the object's name, then `additionalPrinterColumns` evaluated by JSONPath.
 
 use api::{Value, meta, schema::PrinterColumn, time};
 use jiff::Timestamp;
 
 use crate::jsonpath::Path;
 
-/// How the objects of a version are printed.
+/// The printer columns of one CRD version, with their parsed JSONPaths.
 #[derive(Debug)]
 pub struct Printer {
     columns: Vec<(PrinterColumn, Option<Path>)>,
 }
 
 impl Printer {
-    /// Reads the columns of a version; without any there is one for the age.
+    /// Parses `additionalPrinterColumns`; defaults to a single `Age` column.
     pub fn new(version: &Value) -> Self {
         let given = version.get("additionalPrinterColumns").and_then(Value::as_array).filter(|list| !list.is_empty());
         let columns = match given {
@@ -31,7 +31,7 @@ impl Printer {
         Self { columns }
     }
 
-    /// What stands above the cells.
+    /// Returns the column definitions of the table.
     pub fn columns(&self) -> Vec<PrinterColumn> {
         let name = PrinterColumn {
             name: "Name".into(),
@@ -43,7 +43,7 @@ impl Printer {
         std::iter::once(name).chain(self.columns.iter().map(|(column, _)| column.clone())).collect()
     }
 
-    /// The row of an object.
+    /// Returns the cells of an object's table row.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let cell = |(column, path): &(PrinterColumn, Option<Path>)| {
             let found = path.as_ref().map(|path| path.find(object)).unwrap_or_default();

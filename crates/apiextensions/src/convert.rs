@@ -1,7 +1,7 @@
-//! Objects between the versions of a definition: to the version that is stored, and back to the one that is asked for.
+//! Converts custom resources between the versions of their CRD: to the storage version, and to the requested version.
 //!
-//! Where a definition has a webhook for it, that is asked, for many objects at once; otherwise versions differ in name only.
-//! What comes back must be the same object in another form.
+//! With the `Webhook` strategy, objects are sent to the conversion webhook in batches; with `None`, only `apiVersion`
+//! changes. A converted object must keep the metadata of the original, except labels and annotations.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::{CustomResourceDefinitions, version_of};
 use crate::{Conversion, Definition};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many objects are sent at once.
+/// Maximum number of objects in one `ConversionReview`.
 const MOST: usize = 100;
 
 impl CustomResourceDefinitions {
-    /// Stored objects in the version of a resource.
+    /// Converts stored objects to the version of `resource`.
     pub async fn in_version(&self, resource: &Resource, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some((definition, config)) = by_webhook(resource) else {
             return Ok(objects.into_iter().map(|object| convert::convert_to(resource, object)).collect());
@@ -29,7 +29,7 @@ impl CustomResourceDefinitions {
         Ok(objects.into_iter().map(|object| convert::convert_to(resource, object)).collect())
     }
 
-    /// One stored object in the version of a resource.
+    /// Converts one stored object to the version of `resource`.
     pub async fn one_in_version(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
         if by_webhook(resource).is_none() {
             return Ok(convert::convert_to(resource, object));
@@ -37,7 +37,7 @@ impl CustomResourceDefinitions {
         Ok(self.in_version(resource, vec![object]).await?.pop().unwrap_or_default())
     }
 
-    /// An object in the version that is stored; `None` if it is in that version.
+    /// Converts an object to the storage version; `None` if it already has that version.
     pub async fn to_stored(&self, resource: &Resource, object: &Value) -> Result<Option<Value>, Status> {
         let Some(version) = version_of(resource) else { return Ok(None) };
         let definition = &version.definition;
@@ -52,7 +52,8 @@ impl CustomResourceDefinitions {
         Ok(Some(definition.renamed(object, definition.stored)))
     }
 
-    /// Objects of a resource in any version of its definition.
+    /// Converts objects of `resource` to the API version `wanted` of its CRD. Without a webhook, objects are returned
+    /// as they are.
     pub async fn in_other_version(
         &self,
         resource: &Resource,
@@ -65,12 +66,12 @@ impl CustomResourceDefinitions {
         }
     }
 
-    /// Whether stored objects of a resource may have to be sent to somebody to be shown.
+    /// Whether reading this resource may call a conversion webhook.
     pub fn is_converted_by_webhook(resource: &Resource) -> bool {
         by_webhook(resource).is_some()
     }
 
-    /// Boxed, because to find the webhook objects are read.
+    /// Converts objects through the webhook. Boxed, because resolving the webhook reads objects and so recurses.
     fn converted<'a>(
         &'a self,
         definition: &'a Definition,
@@ -107,7 +108,7 @@ impl CustomResourceDefinitions {
         Ok(objects)
     }
 
-    /// Sends objects to the webhook of a definition.
+    /// Sends one `ConversionReview` to the conversion webhook.
     async fn ask(
         &self,
         definition: &Definition,
@@ -146,12 +147,12 @@ fn by_webhook(resource: &Resource) -> Option<(&Definition, &Value)> {
     }
 }
 
-/// Upstream has no reason for this.
+/// Builds the 500 status of a failed conversion; its reason is empty, as upstream's is.
 fn unconverted(message: String) -> Status {
     Status { code: 500, reason: "", message, details: None, continue_token: None }
 }
 
-/// What a webhook answers, if it is an answer.
+/// Validates the webhook's `ConversionReview` response and returns its converted objects.
 fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, String> {
     if version == "v1" {
         let (kind, group) = (meta::string_at(&answer, &["kind"]), meta::string_at(&answer, &["apiVersion"]));
@@ -178,8 +179,8 @@ fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<
     }
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations; or what of it is invalid. Upstream
-/// converts one object at a time, so each is the first.
+/// Returns the converted object with the original's metadata, except labels and annotations; the error names the
+/// invalid field. Upstream converts one object at a time, so every message names index 0.
 fn same_object(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, String> {
     let version = meta::string_at(&converted, &["apiVersion"]);
     if version != wanted {

@@ -1,4 +1,4 @@
-//! Which old value a new one stands for: what is at the same key, or the element of a list that has the same keys.
+//! Correlates new values with old ones for ratcheting and transition rules: by key in objects, by map keys in lists.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use api::Value;
 
 use crate::schema::{ListKind, Node};
 
-/// The old elements of the elements of a list. Only lists with keys have any: the elements of others cannot be told apart.
+/// The correlated old elements of a list. Only lists with `x-kubernetes-list-type: map` are correlatable.
 pub struct Items<'a> {
     old: Vec<Option<&'a Value>>,
 }
 
 impl<'a> Items<'a> {
-    /// Finds the old elements of `items`.
+    /// Correlates `items` with the elements of the old list.
     pub fn new(node: &Node, items: &[Value], old: Option<&'a Value>) -> Self {
         let (ListKind::Map(keys), Some(Value::Array(before))) = (&node.list, old) else {
             return Self { old: Vec::new() };
@@ -20,12 +20,12 @@ impl<'a> Items<'a> {
         let name = |item: &Value| -> Vec<Option<String>> {
             keys.iter().map(|key| item.get(key).map(Value::to_string)).collect()
         };
-        // Of several with the same keys the first counts.
+        // Of several old elements with the same map keys, the first is used.
         let known: HashMap<Vec<Option<String>>, &Value> = before.iter().rev().map(|item| (name(item), item)).collect();
         Self { old: items.iter().map(|item| known.get(&name(item)).copied()).collect() }
     }
 
-    /// The old element of the element at a place.
+    /// Returns the old element correlated with the element at an index.
     pub fn of(&self, at: usize) -> Option<&'a Value> {
         self.old.get(at).copied().flatten()
     }

@@ -1,4 +1,4 @@
-//! What is kept of stored definitions: rows of those that are served, and a summary of each for who sets its conditions.
+//! Index of stored CRDs: the resources of those that are served, and a summary of each for the CRD status controller.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,75 +14,75 @@ use tokio_util::sync::CancellationToken;
 use super::{Rows, approval::Approval, find_condition, gate::Gate, is_true};
 use crate::Definition;
 
-/// What the control loop must know of a definition.
+/// The state of a CRD that the CRD status controller reconciles from.
 #[derive(Debug)]
 pub struct Summary {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// Its identity.
+    /// `metadata.uid`.
     pub uid: String,
-    /// The group of its resource.
+    /// `spec.group`.
     pub group: String,
-    /// The names that it wants.
+    /// The requested names, `spec.names`.
     pub wanted: Value,
-    /// The names that it has.
+    /// `status.acceptedNames`.
     pub accepted: Value,
-    /// What is to be told of its approval, and is not yet.
+    /// The approval condition that is still to be written, if any.
     pub approval: Option<Approval>,
-    /// `NamesAccepted` has been decided, and how.
+    /// Status of the `NamesAccepted` condition; `None` if the condition is not set.
     pub names: Option<bool>,
-    /// Its objects are served.
+    /// Whether the `Established` condition is true.
     pub established: bool,
-    /// It is to go.
+    /// Whether the CRD has a deletion timestamp.
     pub deleting: bool,
-    /// Its instances are to go before it.
+    /// Whether the CRD has the `customresourcecleanup` finalizer.
     pub finalizer: bool,
 }
 
-/// The view.
+/// Index of CRDs, fed by the watch cache.
 #[derive(Default)]
 pub struct CrdIndex {
     definitions: BTreeMap<String, Arc<Definition>>,
     summaries: BTreeMap<String, Arc<Summary>>,
-    /// By the identity of the definition.
+    /// By UID of the CRD.
     lives: HashMap<String, CrdState>,
-    /// By name.
+    /// Change tokens by CRD name; cancelled when the CRD changes or is deleted.
     ended: HashMap<String, CancellationToken>,
     rows: Arc<Rows>,
     changed: bool,
 }
 
-/// What is kept of a definition as long as it is there, whatever becomes of it.
+/// State that a CRD keeps across updates, until it is deleted.
 #[derive(Default)]
 struct CrdState {
-    /// Who creates objects goes through it.
+    /// Admits creates of instances until the CRD terminates.
     gate: Arc<Gate>,
-    /// Its objects were all written after this.
+    /// Revision from which the CRD is served; all its instances are newer.
     born: Revision,
 }
 
 impl CrdIndex {
-    /// The rows of all definitions that are served.
+    /// Returns the resources of all served CRDs.
     pub fn rows(&self) -> &Arc<Rows> {
         &self.rows
     }
 
-    /// What who creates objects goes through; `None` if the definition is gone.
+    /// Returns the gate that creates of instances pass; `None` if the CRD is deleted.
     pub fn gate(&self, definition: &Definition) -> Option<Arc<Gate>> {
         self.lives.get(&definition.uid).map(|life| life.gate.clone())
     }
 
-    /// The revision after which its objects were written; `None` if the definition is gone.
+    /// Returns the revision from which the CRD is served; `None` if the CRD is deleted.
     pub fn born(&self, definition: &Definition) -> Option<Revision> {
         self.lives.get(&definition.uid).map(|life| life.born)
     }
 
-    /// Whether another definition has the name of one that is gone or has changed.
+    /// Whether the CRD's name now belongs to another CRD, or to a changed one.
     pub fn is_replaced(&self, definition: &Definition) -> bool {
         self.definitions.get(&definition.name).is_some_and(|known| !known.is_like(definition))
     }
 
-    /// Cancelled when a definition is not any more what it is.
+    /// Returns a token that is cancelled when the CRD changes or is deleted.
     pub fn ended(&self, definition: &Definition) -> CancellationToken {
         let known = self.definitions.get(&definition.name).filter(|known| known.is_like(definition));
         let token = known.and_then(|known| self.ended.get(&known.name)).cloned();
@@ -93,17 +93,17 @@ impl CrdIndex {
         })
     }
 
-    /// What is known of a definition.
+    /// Returns the summary of a CRD.
     pub fn summary(&self, name: &str) -> Option<Arc<Summary>> {
         self.summaries.get(name).cloned()
     }
 
-    /// What is known of all definitions.
+    /// Returns the summaries of all CRDs.
     pub fn summaries(&self) -> Vec<Arc<Summary>> {
         self.summaries.values().cloned().collect()
     }
 
-    /// Whether nothing is kept of any definition.
+    /// Whether the index holds no state of any CRD.
     pub fn is_empty(&self) -> bool {
         let known = self.definitions.is_empty() && self.summaries.is_empty();
         known && self.lives.is_empty() && self.ended.is_empty() && self.rows.all().is_empty()
@@ -111,7 +111,7 @@ impl CrdIndex {
 
     fn keep(&mut self, name: &str, object: &Value, (document, revision): (&Bytes, Revision)) {
         self.summaries.insert(name.to_owned(), Arc::new(Summary::of(name, object)));
-        // A definition that lost its names is served under those that it had.
+        // An established CRD whose new names conflict stays served under its accepted names.
         let usable = ["NamesAccepted", "Established"].iter().any(|condition| is_true(object, condition));
         let known = self.definitions.get(name);
         if usable && known.is_some_and(|known| known.is_same(object)) {
@@ -125,7 +125,7 @@ impl CrdIndex {
 
     fn serve(&mut self, name: &str, definition: Definition, revision: Revision) {
         self.drop_other(name, &definition.uid);
-        // Who watches hears of the objects that go before their definition.
+        // Termination alone does not cancel the token: watches still receive the deletions of instances.
         let same = self.definitions.get(name).is_some_and(|known| known.is_like(&definition));
         if !same && let Some(before) = self.ended.insert(name.to_owned(), CancellationToken::new()) {
             before.cancel();
@@ -139,7 +139,7 @@ impl CrdIndex {
         self.changed = true;
     }
 
-    /// Forgets a definition of the same name that is another.
+    /// Removes a CRD of the same name that has another UID.
     fn drop_other(&mut self, name: &str, uid: &str) {
         if self.definitions.get(name).is_some_and(|known| known.uid != uid) {
             self.drop(name);

@@ -1,7 +1,7 @@
-//! Sets the conditions of definitions: names accepted or refused, established, going. One task per server.
+//! Maintains the `NamesAccepted`, `Established` and `Terminating` conditions of CRDs. One task per server.
 //!
-//! It is level-triggered: it looks at a definition when that changed, and at those whose names were refused when names of their
-//! group may have become free. What fails is tried again after a pause.
+//! It is level-triggered: it reconciles a CRD when it changes, and CRDs with name conflicts when names may have become
+//! free. Failures are retried after a delay.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -20,11 +20,11 @@ use super::{
     set_condition,
 };
 
-/// Keeps a definition until its instances are gone.
+/// The finalizer that keeps a CRD until all its instances are deleted.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Works until `over`.
+/// Runs the controller until `over` is cancelled.
 pub async fn run(
     storage: Arc<dyn ObjectStorage>,
     definitions: Arc<CustomResourceDefinitions>,
@@ -50,9 +50,9 @@ struct CrdStatusController {
     storage: Arc<dyn ObjectStorage>,
     definitions: Arc<CustomResourceDefinitions>,
     prefix: String,
-    /// Names of definitions to look at.
+    /// Work queue: names of CRDs to reconcile.
     waiting: BTreeSet<String>,
-    /// Identities of definitions whose instances are being deleted: another of the same name may follow at once.
+    /// UIDs of CRDs whose instances are being deleted. Not names, because a CRD may be recreated at once.
     deleting: HashSet<String>,
     going: JoinSet<(Arc<Summary>, Result<(), Status>)>,
     services: ApiServices,
@@ -74,7 +74,7 @@ impl CrdStatusController {
         }
     }
 
-    /// Looks at everything, and from then on at what changes.
+    /// Queues all CRDs and starts watching for changes.
     fn begin(&mut self) -> Result<CacheWatcher, store::StoreError> {
         let cache = &self.definitions.cache;
         let watcher = cache.watch_prefix(&self.prefix, cache.cached_snapshot(&self.prefix).revision)?;
@@ -82,7 +82,8 @@ impl CrdStatusController {
         Ok(watcher)
     }
 
-    /// Does what is to be done, then waits for a change. An error: what changed is not known.
+    /// Reconciles the queued CRDs, then waits for a change. On `Err`, changes were lost and all CRDs must be listed
+    /// again.
     async fn round(&mut self, watcher: &mut CacheWatcher) -> Result<(), store::StoreError> {
         for name in std::mem::take(&mut self.waiting) {
             if let Err(status) = self.look(&name).await {
@@ -111,7 +112,7 @@ impl CrdStatusController {
         Ok(())
     }
 
-    /// Names may have become free: those that were refused theirs ask again.
+    /// Requeues CRDs with name conflicts, because names may have become free.
     fn refused_too(&mut self) {
         let refused = |one: &Arc<Summary>| (one.names == Some(false)).then(|| one.name.clone());
         self.waiting.extend(self.definitions.summaries().iter().filter_map(refused));
@@ -171,7 +172,7 @@ impl CrdStatusController {
     }
 }
 
-/// Changes a definition on the server's own account; one that is gone, or is another by now, is left alone.
+/// Updates the status of a CRD; does nothing if the CRD is deleted or has been recreated with another UID.
 pub async fn write(
     storage: &dyn ObjectStorage,
     summary: &Summary,
@@ -192,7 +193,7 @@ pub async fn write(
     }
 }
 
-/// Whether two sets of names are the same but for what is not there.
+/// Whether two sets of names are equal, with absent and empty fields treated alike.
 fn same_names(a: &Value, b: &Value) -> bool {
     let said = |names: &Value| -> Vec<(String, Value)> {
         let fields = names.as_object().into_iter().flatten();

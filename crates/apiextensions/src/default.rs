@@ -1,10 +1,10 @@
-//! Fills in what a schema says where a field is left out, or is a null that is not allowed.
+//! Defaulting: fills in schema defaults for absent fields and for nulls that are not allowed.
 
 use api::Value;
 
 use crate::schema::{Node, Others};
 
-/// Fills in the defaults of a whole object.
+/// Applies the defaults of a schema to an object.
 pub fn default(node: &Node, value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,5 +1,4 @@
-//! A gate that who creates an instance goes through: once it is closed, nobody comes in, and who closes it can wait until
-//! everybody is out.
+//! Rejects creates while a CRD terminates, and lets its finalizer wait for in-flight creates.
 
 use std::sync::{
     Arc,
@@ -8,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// A gate.
+/// Counts in-flight creates of one CRD's instances.
 #[derive(Debug, Default)]
 pub struct Gate {
     closed: AtomicBool,
@@ -16,25 +15,25 @@ pub struct Gate {
     empty: Notify,
 }
 
-/// Somebody is inside, until it is dropped.
+/// An in-flight create; ends when dropped.
 #[derive(Debug)]
 pub struct Entered(Arc<Gate>);
 
 impl Gate {
-    /// `None` if it is closed.
+    /// Registers a create; `None` if the gate is closed.
     pub fn enter(self: Arc<Self>) -> Option<Entered> {
-        // Counted before looking, so that who closes either sees us or is seen.
+        // Counted before the check, so that either the closer sees this create or the create sees the closed gate.
         self.inside.fetch_add(1, Ordering::SeqCst);
         let entered = Entered(self);
         (!entered.0.closed.load(Ordering::SeqCst)).then_some(entered)
     }
 
-    /// Lets nobody in any more.
+    /// Rejects all further creates.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until nobody is inside.
+    /// Waits until no create is in flight.
     pub async fn drained(&self) {
         loop {
             let notified = self.empty.notified();

@@ -1,4 +1,4 @@
-//! Deletes the instances of a definition that is to go, and waits until they are gone.
+//! The CRD finalizer: deletes all instances of a terminating CRD and waits until they are gone.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::{
     set_condition,
 };
 
-/// How long instances may take to go before the definition says so.
+/// Timeout for deleting all instances, after which the `Terminating` condition reports the failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Deletes all instances, and lets the definition go.
+/// Deletes all instances, then removes the finalizer from the CRD.
 pub async fn delete(
     storage: &dyn ObjectStorage,
     definitions: &CustomResourceDefinitions,
@@ -56,7 +56,8 @@ async fn terminating(storage: &dyn ObjectStorage, summary: &Summary, words: [&st
     write(storage, summary, |definition| set_condition(definition, ["Terminating", status, reason, message])).await
 }
 
-/// Deletes all instances and waits until they are gone; else the reason and what is told.
+/// Deletes all instances and waits until they are gone. The error is the reason and message of the `Terminating`
+/// condition.
 async fn emptied(
     storage: &dyn ObjectStorage,
     definitions: &CustomResourceDefinitions,
@@ -65,7 +66,7 @@ async fn emptied(
     let rows = definitions.rows();
     let known = rows.definition(&summary.name).filter(|known| known.uid == summary.uid);
     let Some(definition) = known else { return Ok(()) };
-    // Who came in before must be out before instances are counted.
+    // In-flight creates must finish before instances are deleted.
     if let Some(gate) = definitions.live.read(|served| served.gate(definition)) {
         gate.close();
         gate.drained().await;

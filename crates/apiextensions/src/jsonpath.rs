@@ -1,8 +1,9 @@
-//! JSONPath, as far as columns of tables use it: fields, indexes, slices, wildcards, filters by equality, recursive descent.
+//! The subset of JSONPath that printer columns use: fields, indexes, slices, wildcards, equality filters, recursive
+//! descent.
 
 use api::Value;
 
-/// A parsed path.
+/// A parsed JSONPath.
 #[derive(Debug)]
 pub struct Path {
     steps: Vec<Step>,
@@ -11,9 +12,9 @@ pub struct Path {
 #[derive(Debug)]
 enum Step {
     Field(String),
-    /// All fields or elements.
+    /// Wildcard: all fields or elements.
     All,
-    /// All values at any depth.
+    /// Recursive descent: all values at any depth.
     Deep,
     Index(i64),
     Slice(Option<i64>, Option<i64>, i64),
@@ -33,11 +34,11 @@ enum Operand {
     Value(Value),
 }
 
-/// How deep descents and nested paths go.
+/// Maximum depth of recursive descent and of nested paths.
 const DEPTH: usize = 64;
 
 impl Path {
-    /// Reads a path such as `.spec.ports[?(@.name=="http")].port`; `None` if it makes no sense.
+    /// Parses a path such as `.spec.ports[?(@.name=="http")].port`; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_at(text.trim(), 0)
     }
@@ -68,7 +69,7 @@ impl Path {
         Some(Self { steps })
     }
 
-    /// All that the path leads to.
+    /// Returns all values that the path matches.
     pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         self.steps.iter().fold(vec![value], |found, step| {
             let mut next = Vec::new();
@@ -100,7 +101,7 @@ fn name<'t>(text: &'t str, steps: &mut Vec<Step>) -> Option<&'t str> {
     Some(&text[end..])
 }
 
-/// Where the bracket that was opened before is closed.
+/// Returns the position of the bracket that closes an already opened one.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {

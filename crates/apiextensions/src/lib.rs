@@ -1,7 +1,8 @@
-//! Custom resources: rows that are added to the table at run time, from the definitions that are stored.
+//! Custom resources: API resources added at run time from stored CustomResourceDefinitions.
 //!
-//! [`CustomResourceDefinitions`] is a view of them in step with the watch cache: who asks for a path that no built-in row is for looks there.
-//! [`crd_status_controller`] sets the conditions of definitions, and deletes instances before their definition goes.
+//! [`CustomResourceDefinitions`] is an index kept in step with the watch cache; request handling consults it for paths
+//! that no built-in resource serves. [`crd_status_controller`] maintains the conditions of CRDs and deletes instances
+//! before their CRD is removed.
 
 mod approval;
 mod columns;
@@ -51,10 +52,10 @@ use self::{
     tls_config_cache::TlsConfigCache,
 };
 
-/// How long the creation of a definition waits for its conditions.
+/// Timeout of a CRD create for waiting on the `NamesAccepted` condition.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// The definitions that are there, and the rows of those that are served.
+/// Index of CRDs and of the resources they serve.
 pub struct CustomResourceDefinitions {
     live: CacheIndex<CrdIndex>,
     cache: Arc<WatchCache>,
@@ -64,7 +65,7 @@ pub struct CustomResourceDefinitions {
 }
 
 impl CustomResourceDefinitions {
-    /// The definitions of a store.
+    /// Builds the index from a watch cache.
     pub fn new(cache: &Arc<WatchCache>, services: &Arc<ServiceResolver>) -> Result<Self, store::StoreError> {
         let resource = definitions().map_err(|status| store::StoreError::Unusable(status.message))?;
         let live = CacheIndex::new(cache, &[resource], CrdIndex::default())?;
@@ -72,22 +73,22 @@ impl CustomResourceDefinitions {
         Ok(Self { live, cache: cache.clone(), prefix, trusts, services: services.clone() })
     }
 
-    /// The row at a path.
+    /// Returns the resource with a group, version and plural name.
     pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
         self.live.read(|served| served.rows().row(group, version, plural))
     }
 
-    /// The row whose objects are of a kind.
+    /// Returns the resource whose objects have a kind.
     pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         self.live.read(|served| served.rows().row_of_kind(group, version, kind))
     }
 
-    /// All rows as they are now.
+    /// Returns a snapshot of all served custom resources.
     pub fn rows(&self) -> Arc<Rows> {
         self.live.read(|served| served.rows().clone())
     }
 
-    /// Lets an object of a row be created, for as long as the answer is kept; not while the definition is being deleted.
+    /// Registers a create of a custom resource for as long as the result is held; forbidden while the CRD terminates.
     pub fn enter(&self, resource: &Resource, name: &str) -> Result<Option<Entered>, Status> {
         let Some(version) = version_of(resource) else { return Ok(None) };
         let gate = self.live.read(|served| served.gate(&version.definition));
@@ -100,7 +101,8 @@ impl CustomResourceDefinitions {
         }
     }
 
-    /// Refuses a revision at which another definition of the same name may have been served: its objects are not those of a row.
+    /// Rejects revisions from before the CRD was served as `Compacted`: an earlier CRD of the same name may have owned
+    /// them.
     pub fn reaches(&self, resource: &Resource, requested: Revision) -> Result<(), store::StoreError> {
         let Some(version) = version_of(resource) else { return Ok(()) };
         match self.live.read(|served| served.born(&version.definition)) {
@@ -109,24 +111,24 @@ impl CustomResourceDefinitions {
         }
     }
 
-    /// Whether the definition of a row is there no more, and another has its name.
+    /// Whether the CRD of this resource has been changed or recreated.
     pub fn is_replaced(&self, resource: &Resource) -> bool {
         let replaced = |version: &Version| self.live.read(|served| served.is_replaced(&version.definition));
         version_of(resource).is_some_and(replaced)
     }
 
-    /// Cancelled when the definition of a row changes or goes; `None` for built-in rows.
+    /// Returns a token that is cancelled when the resource's CRD changes or is deleted; `None` for built-in resources.
     pub fn ended(&self, resource: &Resource) -> Option<CancellationToken> {
         let version = version_of(resource)?;
         Some(self.live.read(|served| served.ended(&version.definition)))
     }
 
-    /// Waits until every write that was acknowledged before is known.
+    /// Waits until the index contains every write acknowledged before the call.
     pub async fn freshen(&self) {
         self.live.read_fresh(|_| ()).await;
     }
 
-    /// Waits until the names of a definition were decided about, for a moment at most.
+    /// Waits until the CRD's `NamesAccepted` condition is set, for at most `MOMENT`.
     pub async fn settled(&self, object: &Value) {
         let (name, uid) = (meta::name(object), meta::uid(object));
         let is_decided = |summary: Arc<Summary>| summary.uid == uid && summary.names.is_some();
@@ -139,7 +141,7 @@ impl CustomResourceDefinitions {
         let waiting = async {
             while !self.live.read(decided) {
                 watcher.wait_for_change().await;
-                // What changed is read from the view.
+                // The changes themselves are read from the index.
                 let _ = watcher.take_changes(usize::MAX);
             }
         };
@@ -148,17 +150,17 @@ impl CustomResourceDefinitions {
         }
     }
 
-    /// Whether nothing is kept of any CRD.
+    /// Whether the index holds no state of any CRD.
     pub fn is_empty(&self) -> bool {
         self.live.read(CrdIndex::is_empty)
     }
 
-    /// What is known of a definition.
+    /// Returns the summary of a CRD.
     fn summary(&self, name: &str) -> Option<Arc<Summary>> {
         self.live.read(|served| served.summary(name))
     }
 
-    /// What is known of all definitions.
+    /// Returns the summaries of all CRDs.
     fn summaries(&self) -> Vec<Arc<Summary>> {
         self.live.read(CrdIndex::summaries)
     }
@@ -178,27 +180,27 @@ impl CustomResources for CustomResourceDefinitions {
     }
 }
 
-/// What a row was made of, if a definition made it.
+/// Returns the CRD version that a resource was built from; `None` for built-in resources.
 pub fn version_of(resource: &Resource) -> Option<&Version> {
     Version::of(&**resource.custom_schema.as_ref()?)
 }
 
-/// The row of the definitions themselves.
+/// Returns the `customresourcedefinitions` resource.
 pub fn definitions() -> Result<&'static Resource, Status> {
     loopback::find_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
-/// Whether a condition of a definition is true.
+/// Whether a condition of a CRD has status `True`.
 pub fn is_true(object: &Value, condition: &str) -> bool {
     find_condition(object, condition).is_some_and(|found| found["status"] == "True")
 }
 
-/// A condition of a definition.
+/// Returns a condition of a CRD.
 pub fn find_condition<'a>(object: &'a Value, condition: &str) -> Option<&'a Value> {
     meta::list_at(object, &["status", "conditions"]).iter().find(|one| one["type"] == condition)
 }
 
-/// Sets a condition of a definition; the time changes with the status only.
+/// Sets a condition of a CRD; `lastTransitionTime` changes only when the status does.
 pub fn set_condition(object: &mut Value, [kind, status, reason, message]: [&str; 4]) {
     let before = find_condition(object, kind);
     let since = before.filter(|before| before["status"] == status).map(|before| before["lastTransitionTime"].clone());

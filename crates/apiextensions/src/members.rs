@@ -1,22 +1,22 @@
-//! A JSON object whose members stay texts: members are added to a large document without a value for each of the others,
-//! which would take ten times its memory.
+//! A JSON object whose members stay unparsed. Adding members to a large document this way takes a tenth of the memory
+//! of a parsed value.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use api::Value;
 use serde_json::value::RawValue;
 
-/// The members of an object.
+/// The members of a JSON object, as JSON text.
 pub struct Members<'a>(BTreeMap<String, Cow<'a, str>>);
 
 impl<'a> Members<'a> {
-    /// Those of a text; `None` if it is no object.
+    /// Splits JSON text into members; `None` if it is not an object.
     pub fn of(text: &'a str) -> Option<Self> {
         let members: BTreeMap<String, &'a RawValue> = serde_json::from_str(text).ok()?;
         Some(Self(members.into_iter().map(|(name, member)| (name, Cow::Borrowed(member.get()))).collect()))
     }
 
-    /// The members of a member, which is taken out.
+    /// Removes a member and returns its own members.
     pub fn take(&mut self, name: &str) -> Option<Self> {
         match self.0.remove(name)? {
             Cow::Borrowed(text) => Self::of(text),
@@ -24,19 +24,19 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Adds a member.
+    /// Adds or replaces a member.
     pub fn add(&mut self, name: String, member: &Value) {
         self.0.insert(name, Cow::Owned(member_text(member)));
     }
 
-    /// Adds an object.
+    /// Adds or replaces a member that is an object.
     pub fn put(&mut self, name: &str, members: &Members<'_>) {
         self.0.insert(name.to_owned(), Cow::Owned(members.text()));
     }
 
-    /// The object.
+    /// Serializes the object.
     pub fn text(&self) -> String {
-        // Room for quotes, a colon and a comma; a name with escapes is rare.
+        // Reserves room for quotes, colon and comma; names with escapes are rare.
         let length: usize = self.0.iter().map(|(name, member)| name.len() + member.len() + 4).sum();
         let mut text = String::with_capacity(length + 2);
         for (name, member) in &self.0 {
@@ -51,7 +51,7 @@ impl<'a> Members<'a> {
 }
 
 fn member_text(value: &(impl serde::Serialize + ?Sized)) -> String {
-    // What is written has texts for keys, so that nothing can fail.
+    // All keys are strings, so serialization cannot fail.
     serde_json::to_string(value).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Which names a definition may have: those that no other definition of its group has.
+//! Name acceptance: a CRD gets the names that no other CRD of its group has.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,14 @@ use serde_json::{Map, json};
 
 use super::crd_index::Summary;
 
-/// The names that others of a group have.
+/// The accepted names of the other CRDs of a group.
 pub struct Taken {
     resources: HashSet<String>,
     kinds: HashSet<String>,
 }
 
 impl Taken {
-    /// The names of all definitions of a group.
+    /// Collects the accepted names of a group's CRDs.
     pub fn of<'a>(group: &str, all: impl Iterator<Item = &'a Summary>) -> Self {
         let mut taken = Self { resources: HashSet::new(), kinds: HashSet::new() };
         for one in all.filter(|one| one.group == group) {
@@ -27,7 +27,7 @@ impl Taken {
     }
 }
 
-/// The names that a definition gets, and the condition that says whether they are all that it wants.
+/// The accepted names of a CRD and its `NamesAccepted` condition.
 pub struct Decision {
     /// `status.acceptedNames`.
     pub accepted: Value,
@@ -35,7 +35,7 @@ pub struct Decision {
     pub condition: (bool, &'static str, String),
 }
 
-/// Decides about the names of a definition.
+/// Decides which requested names are accepted.
 pub fn decide(wanted: &Value, accepted: &Value, taken: &Taken) -> Decision {
     let mut names: Map<String, Value> = accepted.as_object().cloned().unwrap_or_default();
     let mut condition = (true, "NoConflicts", "no conflicts found".to_owned());

@@ -1,5 +1,5 @@
-//! The schema of a version as documents publish it: what the definition says, with what every object has, and for clients of
-//! OpenAPI 2 without what those do not understand.
+//! OpenAPI schemas of a CRD version: the CRD's schema plus object metadata. For OpenAPI v2, constructs that v2 clients
+//! do not support are removed.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::definition::Definition;
 
-/// Which documents a schema is for.
+/// The OpenAPI version of a published schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// `/openapi/v2`
+    /// OpenAPI v2, `/openapi/v2`.
     V2,
-    /// `/openapi/v3`
+    /// OpenAPI v3, `/openapi/v3`.
     V3,
 }
 
@@ -23,7 +23,7 @@ impl Dialect {
         format!("#/{place}/io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")
     }
 
-    /// A reference with a description: OpenAPI 3 has no room for it beside the reference.
+    /// Builds a `$ref` with a description; OpenAPI v3 wraps it in `allOf`, because siblings of `$ref` are not allowed.
     fn described(self, reference: String, description: &str) -> Value {
         match self {
             Dialect::V2 => json!({"$ref": reference, "description": description}),
@@ -45,7 +45,7 @@ const LIST_METADATA: &str = "Standard list metadata. More info: \
 
 const SELECTABLE: &str = "x-kubernetes-selectable-fields";
 
-/// The schemas of objects and lists of a version, by name.
+/// Returns the schemas of a version's object and list kinds, by name.
 pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap<String, Value> {
     let version = definition.versions[at].name;
     let mut described = definition.described(at);
@@ -82,7 +82,7 @@ pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap
     BTreeMap::from([(name(definition.kind), object), (name(list_kind), list)])
 }
 
-/// The schema of whole objects.
+/// Returns the schema of the object kind, with `apiVersion`, `kind` and `metadata`.
 fn whole(schema: Value, dialect: Dialect) -> Value {
     let unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
     if !schema.is_object() || dialect == Dialect::V2 && unknown {
@@ -101,7 +101,7 @@ fn with_meta(schema: &mut Value, dialect: Dialect) {
     properties.insert("metadata".into(), dialect.described(dialect.reference("ObjectMeta"), METADATA));
 }
 
-/// A part of a schema in a dialect.
+/// Converts a schema node to an OpenAPI version.
 fn written(schema: Value, dialect: Dialect) -> Value {
     let Value::Object(mut map) = schema else { return schema };
     if dialect == Dialect::V2 {
@@ -125,7 +125,7 @@ fn written(schema: Value, dialect: Dialect) -> Value {
     out
 }
 
-/// Leaves out what clients of OpenAPI 2 do not understand.
+/// Removes constructs that OpenAPI v2 clients do not support.
 fn simplify(map: &mut Map) {
     for name in ["allOf", "oneOf", "anyOf", "not", "default"] {
         map.remove(name);

@@ -1,5 +1,5 @@
-//! What the server says of its API, with custom resources: built-in documents to which custom groups are added. Each is made when
-//! it is first asked for after a change.
+//! Discovery and OpenAPI documents with custom resources added to the built-in ones. Each document is built on its
+//! first request after a change.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::Rows;
 use crate::served_openapi;
 
-/// The documents about custom resources, or with them.
+/// Cache of discovery and OpenAPI documents that include custom resources.
 #[derive(Default)]
 pub struct Pages {
     made: Mutex<Made>,
@@ -28,7 +28,7 @@ struct Made {
 }
 
 impl Pages {
-    /// A document; `None` if there is none of that name.
+    /// Returns a document; `None` if it does not exist.
     pub fn get(
         &self,
         built_in: &discovery::DocumentCache,
@@ -40,13 +40,14 @@ impl Pages {
         }
         let page = self.slot(rows.generation, name).get_or_init(|| make(built_in, rows, name)).clone();
         if page.is_none() {
-            // What clients make up is not to be remembered.
+            // Names of nonexistent documents come from clients and must not fill the cache.
             self.lock().pages.remove(name);
         }
         page
     }
 
-    /// Where a document is kept: it is made outside of the lock, once, while who else wants it waits.
+    /// Returns the cache slot of a document. The document is built once, outside the lock; concurrent requests wait for
+    /// it.
     fn slot(&self, generation: u64, name: &DocumentName) -> Arc<OnceLock<Option<CachedDocument>>> {
         let mut made = self.lock();
         if made.generation < generation {
@@ -54,7 +55,7 @@ impl Pages {
         }
         match made.generation == generation {
             true => made.pages.entry(name.clone()).or_default().clone(),
-            // Of rows that are not any more.
+            // The caller holds an outdated snapshot of resources; its document is not cached.
             false => Arc::default(),
         }
     }
@@ -103,7 +104,7 @@ fn aggregated(rows: &Rows, group: &str, versions: &[&str]) -> Value {
     json!({"metadata": {"name": group}, "versions": versions.iter().map(version).collect::<Vec<_>>()})
 }
 
-/// A document with more at the end of a list.
+/// Appends entries to a list of a document.
 fn added(page: &CachedDocument, list: &str, more: impl Iterator<Item = Value>) -> Option<Value> {
     let mut document: Value = serde_json::from_slice(&page.bytes).ok()?;
     document.get_mut(list)?.as_array_mut()?.extend(more);

@@ -1,5 +1,5 @@
-//! Drops what a schema does not know, and the nulls that it does not allow and has no default for; makes the metadata of
-//! embedded objects canonical.
+//! Pruning: drops fields that the schema does not specify, and nulls that are neither allowed nor defaulted; coerces
+//! the metadata of embedded objects.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,8 @@ use api::{Map, Value, decode, validate::FieldError};
 
 use crate::schema::{META, Node, Others};
 
-/// Prunes a whole object; the paths of what was dropped are sorted. At the top, version, kind and metadata are left alone.
+/// Prunes an object and returns the sorted paths of unknown fields. Top-level `apiVersion`, `kind` and `metadata` are
+/// kept.
 pub fn prune(node: &Node, object: &mut Value) -> Result<Vec<String>, FieldError> {
     let mut walk = Walk { path: String::new(), unknown: Vec::new() };
     walk.value(Some(node), object);
@@ -26,7 +27,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Does something one step down.
+    /// Runs `work` with the path extended by one step.
     fn below<T>(&mut self, step: Step<'_>, work: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         match step {
@@ -85,7 +86,8 @@ impl Walk {
         }
     }
 
-    /// Keeps everything here, but not below what the schema knows.
+    /// Preserves unknown fields of this value, and prunes below specified fields
+    /// (`x-kubernetes-preserve-unknown-fields`).
     fn kept(&mut self, node: &Node, value: &mut Value) {
         match value {
             Value::Object(map) => {
@@ -108,7 +110,7 @@ impl Walk {
         }
     }
 
-    /// Makes the metadata of embedded objects canonical.
+    /// Coerces the metadata of embedded objects to its canonical form.
     fn coerce(&mut self, node: &Node, value: &mut Value) -> Result<(), FieldError> {
         if node.embedded && value.is_object() {
             self.embedded(value)?;
@@ -152,7 +154,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// Drops nulls that are not allowed and have no default.
+/// Drops nulls that are neither nullable nor defaulted.
 fn nulls(node: &Node, value: &mut Value) {
     match value {
         Value::Object(map) => {

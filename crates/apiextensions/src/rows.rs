@@ -1,4 +1,4 @@
-//! All custom rows at one moment, by path and by group.
+//! A snapshot of all served custom resources, by path and by group.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,20 +8,20 @@ use crate::{Definition, version_order};
 
 type Named = HashMap<&'static str, Arc<Resource>>;
 
-/// All custom rows at one moment.
+/// A snapshot of all served custom resources.
 #[derive(Debug, Default)]
 pub struct Rows {
     /// Grows with every change.
     pub generation: u64,
     /// By group, version and plural name.
     by_path: HashMap<&'static str, HashMap<&'static str, Named>>,
-    /// Groups by name, with their versions, the preferred first.
+    /// Groups by name, each with its versions in order of preference.
     groups: Vec<(&'static str, Vec<&'static str>)>,
     definitions: HashMap<String, Arc<Definition>>,
 }
 
 impl Rows {
-    /// The rows of definitions, in the order of their names.
+    /// Builds a snapshot from CRDs that are sorted by name.
     pub fn new<'a>(definitions: impl Iterator<Item = &'a Arc<Definition>>, generation: u64) -> Self {
         let mut rows = Self { generation, ..Self::default() };
         for definition in definitions {
@@ -45,18 +45,18 @@ impl Rows {
         self.by_path.entry(group).or_default().entry(version).or_default().insert(row.name, row);
     }
 
-    /// The row at a path.
+    /// Returns the resource with a group, version and plural name.
     pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
         self.by_path.get(group)?.get(version)?.get(plural).cloned().map(ResourceRef::Custom)
     }
 
-    /// The row whose objects are of a kind.
+    /// Returns the resource whose objects have a kind.
     pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         let named = self.by_path.get(group)?.get(version)?;
         named.values().find(|row| row.kind == kind).cloned().map(ResourceRef::Custom)
     }
 
-    /// The rows of a group-version, by name.
+    /// Returns the resources of a group-version, sorted by name.
     pub fn of_version(&self, group: &str, version: &str) -> Vec<&Resource> {
         let named = self.by_path.get(group).and_then(|versions| versions.get(version));
         let mut rows: Vec<&Resource> = named.into_iter().flat_map(HashMap::values).map(|row| &**row).collect();
@@ -64,30 +64,30 @@ impl Rows {
         rows
     }
 
-    /// The rows of a resource, one for each version.
+    /// Returns all served versions of a resource.
     pub fn versions<'a>(&'a self, group: &str, plural: &'a str) -> impl Iterator<Item = ResourceRef> + 'a {
         let versions = self.by_path.get(group).into_iter().flat_map(HashMap::values);
         versions.filter_map(|rows| rows.get(plural).cloned().map(ResourceRef::Custom))
     }
 
-    /// The row of a kind.
+    /// Returns the resource of a kind.
     pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         let rows = self.by_path.get(group)?.get(version)?;
         rows.values().find(|row| row.kind == kind).cloned().map(ResourceRef::Custom)
     }
 
-    /// Groups by name, with their versions, the preferred first.
+    /// Returns the groups by name, each with its versions in order of preference.
     pub fn groups(&self) -> &[(&'static str, Vec<&'static str>)] {
         &self.groups
     }
 
-    /// All rows.
+    /// Returns all resources.
     pub fn all(&self) -> Vec<&Resource> {
         let named = self.by_path.values().flat_map(HashMap::values);
         named.flat_map(HashMap::values).map(|row| &**row).collect()
     }
 
-    /// A definition by name.
+    /// Returns a CRD by name.
     pub fn definition(&self, name: &str) -> Option<&Arc<Definition>> {
         self.definitions.get(name)
     }

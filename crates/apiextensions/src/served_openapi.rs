@@ -1,6 +1,6 @@
-//! OpenAPI of custom resources: a document per group-version in version 3, and what they add to the one of version 2.
+//! OpenAPI of custom resources: a v3 document per group-version, and additions to the v2 document.
 //!
-//! A document is known by the hash of the definitions that it is made of, so that the index of all costs no document.
+//! A v3 document is identified by the hash of its CRDs, so that serving the index builds no document.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
     version_of,
 };
 
-/// The index of documents with those of custom resources.
+/// Adds custom group-versions to the OpenAPI v3 index.
 pub fn index(built_in: &CachedDocument, rows: &Rows) -> Option<Value> {
     let mut index: Value = serde_json::from_slice(&built_in.bytes).ok()?;
     let paths = index["paths"].as_object_mut()?;
@@ -33,7 +33,7 @@ pub fn index(built_in: &CachedDocument, rows: &Rows) -> Option<Value> {
     Some(index)
 }
 
-/// The document of version 3 at a path such as `apis/example.com/v1`.
+/// Builds the OpenAPI v3 document at a path such as `apis/example.com/v1`.
 pub fn document(path: &str, rows: &Rows) -> Option<CachedDocument> {
     let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
     let rows = rows.of_version(group, version);
@@ -42,7 +42,7 @@ pub fn document(path: &str, rows: &Rows) -> Option<CachedDocument> {
     Some(CachedDocument::with_hash(serde_json::to_vec(&document).ok()?, hash(&rows)))
 }
 
-/// The document of version 2 with custom resources.
+/// Adds custom resources to the OpenAPI v2 document.
 pub fn v2(built_in: &CachedDocument, rows: &Rows) -> Option<String> {
     let mut document = Members::of(str::from_utf8(&built_in.bytes).ok()?)?;
     let mut paths = document.take("paths")?;
@@ -63,7 +63,7 @@ fn of_version(version: &Version, dialect: Dialect) -> BTreeMap<String, Value> {
     schemas(&version.definition, version.at, dialect)
 }
 
-/// A hash of all that rows are made of.
+/// Hashes the CRDs of some resources.
 fn hash(rows: &[&Resource]) -> String {
     let hashes: Vec<&str> = rows.iter().filter_map(|row| Some(version_of(row)?.definition.hash())).collect();
     CachedDocument::new(hashes.join(" ")).hash

@@ -1,4 +1,4 @@
-//! An `APIService` for each group-version that definitions serve: there as long as one does.
+//! Maintains a local `APIService` for each group-version that CRDs serve (upstream: autoregistration).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use serde_json::json;
 
 use super::Rows;
 
-/// The label of services that the server itself adds and removes.
+/// Label of `APIService`s that the server itself adds and removes.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// The services that are there.
+/// Reconciles the `APIService`s of custom group-versions.
 #[derive(Default)]
 pub struct Services {
-    /// By name; `None`: not read yet.
+    /// Names of the existing `APIService`s; `None` until first listed.
     known: Option<BTreeSet<String>>,
     generation: u64,
 }
 
 impl Services {
-    /// Adds and removes services so that there is one for each group-version of `rows`.
+    /// Creates and deletes `APIService`s so that each group-version of `rows` has one.
     pub async fn reconcile(&mut self, storage: &dyn ObjectStorage, rows: &Rows) -> Result<(), Status> {
         if self.known.is_some() && self.generation == rows.generation {
             return Ok(());
@@ -40,14 +40,14 @@ impl Services {
         let system = LoopbackClient::new(storage);
         for (name, service) in wanted.iter().filter(|(name, _)| !known.contains(*name)).collect::<Vec<_>>() {
             match system.create_object(ObjectKey { resource, namespace: "", name }, service).await {
-                // Somebody registered it by hand.
+                // A user registered this `APIService`; it is left alone.
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => drop(created?),
             }
             known.insert(name.clone());
         }
         for name in known.iter().filter(|name| !wanted.contains_key(*name)).cloned().collect::<Vec<_>>() {
-            // What somebody registered by hand, before or since, is theirs.
+            // `APIService`s without the managed label belong to users and are left alone.
             match storage.read_object(resource, "", &name).await {
                 Ok((service, _)) if is_managed(&service) => {
                     system.delete_object(ObjectKey { resource, namespace: "", name: &name }).await?;
@@ -66,7 +66,7 @@ fn is_managed(service: &Value) -> bool {
     service["metadata"]["labels"][MANAGED] == "true"
 }
 
-/// The services of custom group-versions, by name.
+/// Builds the `APIService`s of all custom group-versions, by name.
 fn wanted(rows: &Rows) -> BTreeMap<String, Value> {
     let pairs = rows.groups().iter().flat_map(|(group, versions)| versions.iter().map(move |version| (group, version)));
     let built_in = |group: &str, version: &str| {

@@ -1,5 +1,5 @@
-//! TLS with conversion webhooks, by the bundle of authorities that vouches for them: kept, because to make it takes longer
-//! than to use it, and because who comes again need not shake hands in full.
+//! Cache of TLS client configurations for conversion webhooks, by CA bundle. It saves building the configuration for
+//! each call, and lets connections resume TLS sessions.
 
 use std::{
     collections::HashMap,
@@ -9,15 +9,15 @@ use std::{
 use apiserver_core::webhook::tls_config_for_bundle;
 use rustls::ClientConfig;
 
-/// How many are kept; definitions that one program brings share one.
+/// Maximum number of cached configurations. CRDs installed by one operator usually share a CA bundle.
 const MOST: usize = 64;
 
-/// What was made so far.
+/// TLS client configurations by CA bundle.
 #[derive(Default)]
 pub struct TlsConfigCache(Mutex<HashMap<String, Arc<ClientConfig>>>);
 
 impl TlsConfigCache {
-    /// TLS with whoever a bundle vouches for.
+    /// Returns the TLS client configuration that trusts a CA bundle.
     pub fn of(&self, bundle: &str) -> Result<Arc<ClientConfig>, String> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.get(bundle) {

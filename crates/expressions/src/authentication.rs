@@ -1,4 +1,4 @@
-//! Expressions of the authentication configuration: what the claims of a token make of its user, and what must hold for both.
+//! CEL expressions of `AuthenticationConfiguration`: claim mappings, claim validation rules and user validation rules.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -23,28 +23,28 @@ static CLAIMS: LazyLock<Environment> =
     LazyLock::new(|| Environment::new().variable("claims", Type::map(Type::String, Type::Dyn)));
 static USERS: LazyLock<Environment> = LazyLock::new(|| Environment::new().variable("user", USER.ty()));
 
-/// An expression over claims, or over a user.
+/// A compiled expression over `claims` or `user`.
 #[derive(Debug)]
 pub struct Expression {
     compiled: Compiled,
-    /// It looks at `claims.email`.
+    /// Whether it refers to `claims.email`.
     pub uses_email: bool,
-    /// It looks at `claims.email_verified`.
+    /// Whether it refers to `claims.email_verified`.
     pub uses_email_verified: bool,
 }
 
 impl Expression {
-    /// What claims are mapped to; what that may be is found when it is evaluated.
+    /// Compiles a claim mapping; its result type is checked at evaluation.
     pub fn mapping(source: &str) -> Result<Self, Fault> {
         Self::new(&CLAIMS, source)
     }
 
-    /// What must hold for claims.
+    /// Compiles a claim validation rule.
     pub fn claims_rule(source: &str) -> Result<Self, Fault> {
         Self::new(&CLAIMS, source)?.that_is_bool()
     }
 
-    /// What must hold for a user.
+    /// Compiles a user validation rule.
     pub fn user_rule(source: &str) -> Result<Self, Fault> {
         Self::new(&USERS, source)?.that_is_bool()
     }
@@ -71,7 +71,7 @@ impl Expression {
         outcome.map_err(|error| format!("expression '{}' resulted in error: {error}", self.compiled.source))
     }
 
-    /// A text.
+    /// Evaluates to a string; `None` if the result has another type.
     pub fn text(&self, input: &Input) -> Result<Option<String>, String> {
         Ok(match self.evaluate(input)? {
             Value::String(text) => Some(text.to_string()),
@@ -79,7 +79,7 @@ impl Expression {
         })
     }
 
-    /// Texts, one or several; those that are empty are not there. The outer error is that of the evaluation.
+    /// Evaluates to one or several strings, without empty ones. The outer error is that of the evaluation.
     pub fn texts(&self, input: &Input) -> Result<Result<Vec<String>, &'static str>, String> {
         const NEITHER: &str = "expression must return a string or a list of strings";
         let texts = match self.evaluate(input)? {
@@ -100,27 +100,27 @@ impl Expression {
         Ok(Ok(texts.into_iter().filter(|text| !text.is_empty()).collect()))
     }
 
-    /// Whether a rule holds.
+    /// Evaluates a validation rule.
     pub fn holds(&self, input: &Input) -> Result<bool, String> {
         Ok(matches!(self.evaluate(input)?, Value::Bool(true)))
     }
 
-    /// As it was written.
+    /// Returns the expression's source.
     pub fn source(&self) -> &str {
         &self.compiled.source
     }
 }
 
-/// What expressions are evaluated with.
+/// The value of `claims` or `user`.
 pub struct Input(Json);
 
 impl Input {
-    /// The claims of a token. All their numbers are floating-point ones.
+    /// Binds the claims of a token. All numbers become floating-point, as upstream decodes them.
     pub fn claims(claims: &Json) -> Self {
         Self(floating(claims))
     }
 
-    /// A user.
+    /// Binds a user.
     pub fn user(name: &str, uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> Self {
         Self(json!({"username": name, "uid": uid, "groups": groups, "extra": extra}))
     }
@@ -135,7 +135,7 @@ fn floating(json: &Json) -> Json {
     }
 }
 
-/// A document of which nothing is known, whose names may be written escaped.
+/// An object type with unknown fields, whose names may be written escaped.
 #[derive(Debug)]
 struct Open;
 

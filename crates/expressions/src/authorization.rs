@@ -1,4 +1,4 @@
-//! Match conditions of webhook authorizers: expressions over the question, a `SubjectAccessReview`.
+//! Match conditions of webhook authorizers: CEL expressions over the `SubjectAccessReview`.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// How many conditions a webhook may have.
+/// Maximum number of match conditions of a webhook.
 const MOST: usize = 64;
 
 const REQUIREMENT: Record =
@@ -62,12 +62,12 @@ const REQUEST: Record = Record {
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().variable("request", REQUEST.ty()));
 
-/// Conditions that must all be true for a webhook to be asked.
+/// Match conditions that must all be true for the webhook to be called.
 #[derive(Debug, Default)]
 pub struct Conditions(Vec<Compiled>);
 
 impl Conditions {
-    /// Compiles expressions of `field`; what is wrong with them is added to `errors`.
+    /// Compiles the expressions of `field` and adds their errors to `errors`.
     pub fn compile<'e>(
         expressions: impl ExactSizeIterator<Item = &'e str>,
         field: &str,
@@ -106,13 +106,13 @@ impl Conditions {
         Self(compiled)
     }
 
-    /// Whether there are none.
+    /// Whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all are true of a question, all of whose texts are there even where they are empty. One that is false decides;
-    /// what failed before does not matter then.
+    /// Evaluates the conditions on a `SubjectAccessReview`, in which absent strings are set to empty ones. A false
+    /// condition takes precedence over errors.
     pub fn hold(&self, request: &Json) -> Result<bool, Vec<String>> {
         let mut bindings = Bindings::new();
         bindings.set(0, Value::document(request, None).unwrap_or(Value::Null));

@@ -1,38 +1,38 @@
-//! Compiles one expression, with upstream's words for what is wrong with it.
+//! Compiles one CEL expression, with upstream's error messages.
 
 use std::fmt;
 
 use cel::{Environment, Program, Type};
 
-/// What one expression may cost.
+/// Runtime cost limit of one expression.
 pub(crate) const PER_CALL: u64 = 1_000_000;
 
-/// An expression that can be evaluated.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Compiled {
-    /// As it was written.
+    /// The expression's source.
     pub source: String,
-    /// What it evaluates to.
+    /// The type of the result.
     pub output: Type,
-    /// How.
+    /// The executable program.
     pub program: Program,
 }
 
-/// What is wrong with an expression.
+/// A compile error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Whose fault it is.
+    /// The cause.
     pub kind: FaultKind,
-    /// What users are told.
+    /// The message for users.
     pub detail: String,
 }
 
-/// Whose fault it is that an expression cannot be evaluated.
+/// The cause of a compile error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// That of whoever wrote it.
+    /// The expression is invalid.
     Invalid,
-    /// Ours.
+    /// An internal error.
     Internal,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Compiles an expression that must evaluate to one of some types; without any, to whatever it likes.
+/// Compiles an expression that must evaluate to one of the types `returns`; to any type if that is empty.
 pub fn compile(environment: &Environment, source: &str, returns: &[Type]) -> Result<Compiled, Fault> {
     let invalid = |detail: String| Fault { kind: FaultKind::Invalid, detail };
     let checked = environment.compile(source).map_err(|issues| invalid(format!("compilation failed: {issues}")))?;

@@ -1,21 +1,21 @@
-//! Values of expressions as documents, as protobuf writes them in JSON.
+//! Converts CEL values to JSON, as protobuf's JSON mapping does.
 
 use api::Value as Json;
 use cel::{Key, Value};
 use serde_json::{Map, Number};
 
-/// The largest whole number that JSON is trusted with; beyond it they are text.
+/// The largest integer that JSON numbers represent exactly; larger ones become strings.
 const SAFE: u64 = (1 << 53) - 1;
-/// How large a document may become. Values share their parts, so that a small expression can make one without end.
+/// Maximum size of a document, in bytes. Values share their parts, so a small expression can yield a huge document.
 const LARGEST: usize = 8 << 20;
 
-/// The document of a value; an error if there is none, or if it is too large.
+/// Converts a value to JSON; an error if it has no JSON form or is too large.
 pub fn document(value: &Value<'_>) -> Result<Json, String> {
     Writer { left: LARGEST }.value(value)
 }
 
 struct Writer {
-    /// How many bytes there may still be.
+    /// The remaining size, in bytes.
     left: usize,
 }
 

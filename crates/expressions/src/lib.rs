@@ -1,12 +1,12 @@
-//! Where Kubernetes uses CEL: which variables an expression has, what it must evaluate to, what it may cost, and the words in
-//! which users are told what is wrong. The server and the control loops use it; no IO, no async.
+//! CEL in Kubernetes: the variables, result types and cost budgets of expressions, and the error messages for users.
+//! Used by the API server and the controllers; no I/O, no async.
 //!
-//! - [`compile`](compile::compile): an expression of a known result, or upstream's [`Fault`].
-//! - [`admission`]: policies that validate and mutate, match conditions, and the faults of those that are written.
-//! - [`authentication`] and [`authorization`]: expressions of the files that configure them.
-//! - [`type_check`]: what may be wrong with a policy, given the types of what it is about.
-//! - [`types`]: types of the API as types of CEL, read from the tables.
-//! - [`json`]: values as documents.
+//! - [`compile`](compile::compile): compiles an expression with a known result type, or returns upstream's [`Fault`].
+//! - [`admission`]: validating and mutating policies, match conditions, and the validation of their expressions.
+//! - [`authentication`] and [`authorization`]: expressions of the authentication and authorization configuration files.
+//! - [`type_check`]: type-checks a policy's expressions against the kinds it matches.
+//! - [`types`]: API types as CEL types, from the schema tables.
+//! - [`json`]: CEL values as JSON.
 
 pub mod admission;
 pub mod authentication;

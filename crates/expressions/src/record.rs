@@ -1,34 +1,34 @@
-//! Types that are known here and nowhere else: a name and some fields, as constants.
+//! CEL object types with constant fields, for types that exist only in expressions.
 
 use cel::{ObjectType, Type};
 
-/// A type with a few fields.
+/// An object type with constant fields.
 #[derive(Debug)]
 pub struct Record {
-    /// Its name.
+    /// The type's name.
     pub name: &'static str,
-    /// Its fields.
+    /// The fields' names and types.
     pub fields: &'static [(&'static str, Kind)],
 }
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Text.
+    /// A string.
     Text,
-    /// Truth.
+    /// A boolean.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
-    /// A point in time.
+    /// A timestamp.
     Time,
-    /// Anything.
+    /// Any value (`dyn`).
     Any,
-    /// A list of texts.
+    /// A list of strings.
     Texts,
-    /// Texts by name.
+    /// A map of strings.
     TextMap,
-    /// Lists of texts by name.
+    /// A map of string lists.
     TextLists,
     /// Another record.
     Record(&'static Record),
@@ -54,7 +54,7 @@ impl Kind {
 }
 
 impl Record {
-    /// As a type of CEL.
+    /// Returns the CEL type.
     pub fn ty(&'static self) -> Type {
         Type::object(Of(self))
     }

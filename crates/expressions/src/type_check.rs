@@ -1,5 +1,5 @@
-//! Type checking of policies: their expressions are compiled once more with the types of what they are about, and what does not
-//! fit is told in the policy's status. It is a help for whoever writes policies: nothing is refused for it.
+//! Type checking of policies: compiles their expressions with the types of the matched kinds, for the warnings in the
+//! policy's status. Mismatches do not reject the policy.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use crate::{
     types,
 };
 
-/// How many kinds a policy is checked with.
+/// Maximum number of kinds that a policy is checked with.
 const MOST: usize = 10;
 
-/// Something about an expression that may be wrong.
+/// A warning about an expression, for `status.typeChecking.expressionWarnings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The path of the expression.
     pub field: String,
-    /// What may be wrong, for each kind that it is wrong for.
+    /// The compile errors of each kind that the expression fails for.
     pub text: String,
 }
 
-/// A kind with its group and version, in the order in which they are told.
+/// Group, version and kind; warnings are sorted in this order.
 type Kind = (String, String, String);
 
-/// What may be wrong with the expressions of a `ValidatingAdmissionPolicy`.
+/// Type-checks the expressions of a `ValidatingAdmissionPolicy`.
 pub fn check(policy: &Json) -> Vec<Warning> {
     let kinds = kinds(policy);
     let mut warnings = Vec::new();
@@ -44,7 +44,7 @@ pub fn check(policy: &Json) -> Vec<Warning> {
     warnings
 }
 
-/// What may be wrong with an expression about objects of a kind.
+/// Type-checks an expression against one kind and returns its warning.
 fn told(policy: &Json, (group, version, kind): &Kind, source: &str) -> Option<String> {
     let params = meta::value_at(policy, &["spec", "paramKind"]);
     let (params_group, params_version) = params.map_or(("", ""), |params| {
@@ -64,7 +64,7 @@ fn told(policy: &Json, (group, version, kind): &Kind, source: &str) -> Option<St
     Some(format!("{group}/{version}, Kind={kind}: {issues}\n"))
 }
 
-/// The kinds that a policy's rules name; wildcards name none.
+/// Returns the kinds that the policy's rules match; rules with wildcards are skipped.
 fn kinds(policy: &Json) -> BTreeSet<Kind> {
     let mut kinds = BTreeSet::new();
     for rule in meta::list_at(policy, &["spec", "matchConstraints", "resourceRules"]) {
@@ -81,7 +81,7 @@ fn kinds(policy: &Json) -> BTreeSet<Kind> {
         let mut count = 0;
         for (group, version, resource) in product(&groups, &versions, &resources) {
             for row in schema().resources() {
-                // No group is any group, as upstream looks up kinds.
+                // An empty group matches any group, as in upstream's lookup of kinds.
                 if row.name != resource || row.version != version || !(group.is_empty() || row.group == group) {
                     continue;
                 }

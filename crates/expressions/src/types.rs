@@ -1,30 +1,30 @@
-//! Types of the API as types of CEL, read from the tables field by field.
+//! API types as CEL types, derived lazily from the schema tables.
 //!
-//! They are what upstream's published schemas make of them: quantities and free-form JSON have no type there, so that fields of
-//! them cannot be named; a type within itself is an object of which nothing is known.
+//! They equal those of upstream's published OpenAPI: quantities and free-form JSON are untyped, so that expressions
+//! cannot select them; a recursive type is an object without known fields.
 
 use api::schema::{FieldType, StructField, TypeId, schema};
 use cel::{ObjectType, Type, unescape};
 
-/// The type of the objects of a kind; `None` if there is no such kind.
+/// Returns the CEL type of a kind's objects; `None` if the kind is unknown.
 pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Type> {
     let ty = schema().type_of_kind(group, version, kind)?;
     Some(Type::object(Declared { name: kind.to_owned(), ty, within: Vec::new(), whole: true }))
 }
 
-/// A struct of the API at some place of an object.
+/// An API struct at some path of an object.
 #[derive(Debug)]
 struct Declared {
-    /// The kind and the way to here.
+    /// The kind, followed by the field path.
     name: String,
     ty: TypeId,
-    /// The structs around it.
+    /// The enclosing structs.
     within: Vec<TypeId>,
-    /// An object that says what it is.
+    /// Whether this is a whole object, with `apiVersion` and `kind`.
     whole: bool,
 }
 
-/// An object of which nothing is known.
+/// An object without known fields.
 #[derive(Debug)]
 struct Opaque(String);
 

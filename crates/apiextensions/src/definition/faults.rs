@@ -1,4 +1,5 @@
-//! What is wrong with a custom resource, in upstream's order: kind, schema, scale, embedded objects, lists, rules.
+//! Validation of custom resources, in upstream's order: type meta, schema, scale, embedded objects, list types, CEL
+//! rules.
 
 use api::{
     Value, meta,
@@ -12,7 +13,7 @@ use crate::{rules, validate};
 const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to \
      complete validation";
 
-/// The faults of an object that is to be written.
+/// Validates a custom resource that is to be written.
 pub fn faults(version: &Version, change: ObjectWrite) -> Vec<FieldError> {
     let wrong = wrong_type(version, change.object);
     if !wrong.is_empty() {
@@ -54,7 +55,7 @@ fn wrong_type(version: &Version, object: &Value) -> Vec<FieldError> {
     wanted.iter().filter_map(wrong).collect()
 }
 
-/// Through `status` only the status is looked at.
+/// Validates a write to the `status` subresource; only `.status` is checked.
 fn status(version: &Version, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match (object.get("status"), version.schema().property("status")) {
         (Some(status), Some(node)) => validate::value(node, "status", status, old.and_then(|old| old.get("status"))),
@@ -62,7 +63,7 @@ fn status(version: &Version, object: &Value, old: Option<&Value>) -> Vec<FieldEr
     }
 }
 
-/// Rules are not run on objects whose parts may not be what the rules take them for.
+/// Whether the error prevents CEL rules from running, because values may not have their declared types.
 fn is_blocking(error: &FieldError) -> bool {
     matches!(
         error.kind,

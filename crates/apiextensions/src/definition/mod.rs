@@ -1,4 +1,4 @@
-//! A definition as the server uses it: the names that were accepted, its versions, and the rows that they make.
+//! A CRD as it is served: accepted names, versions, and the API resources of each version.
 
 mod faults;
 mod scale;
@@ -20,54 +20,54 @@ pub use version::{Version, order as version_order};
 
 use crate::{columns::Printer, default, prune, rules, schema::Node};
 
-/// What may be done with custom resources, in the order in which upstream tells it.
+/// Verbs of custom resources, in the order of upstream's discovery document.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const PART: &[&str] = &["get", "patch", "update"];
 
-/// A definition.
+/// A parsed CustomResourceDefinition with accepted names.
 #[derive(Debug)]
 pub struct Definition {
-    /// Another number for each that was read.
+    /// Unique number of this parsed CRD within the process.
     pub serial: u64,
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// Its identity.
+    /// `metadata.uid`.
     pub uid: String,
     generation: i64,
-    /// The group of the resource.
+    /// `spec.group`.
     pub group: &'static str,
-    /// The plural name.
+    /// The accepted plural name.
     pub plural: &'static str,
-    /// The singular name.
+    /// The accepted singular name.
     pub singular: &'static str,
-    /// The kind of objects.
+    /// The accepted kind.
     pub kind: &'static str,
-    /// The kind of lists.
+    /// The accepted list kind.
     pub list_kind: &'static str,
     short_names: Vec<&'static str>,
     categories: Vec<&'static str>,
     scope: ResourceScope,
-    /// In the order of the definition.
+    /// All versions, in the order of `spec.versions`.
     pub versions: Vec<Part>,
-    /// Which version is stored.
+    /// Index of the storage version.
     pub stored: usize,
-    /// How versions are made of each other.
+    /// The conversion strategy.
     pub conversion: Conversion,
-    /// It is being deleted: nothing new may be created.
+    /// Whether the `Terminating` condition is true; instances can no longer be created.
     pub terminating: bool,
-    /// The definition in JSON, shared with the store's cache.
+    /// The CRD as JSON, shared with the watch cache.
     document: Bytes,
     hash: OnceLock<String>,
 }
 
-/// One version of a definition.
+/// One entry of `spec.versions`.
 #[derive(Debug)]
 pub struct Part {
-    /// For example `v1beta1`.
+    /// The version's name, such as `v1beta1`.
     pub name: &'static str,
-    /// Whether it is served.
+    /// Whether the version is served.
     pub served: bool,
-    /// Who uses it is told so.
+    /// Whether requests to this version return a deprecation warning.
     pub deprecated: bool,
     warning: Option<String>,
     status: bool,
@@ -76,24 +76,24 @@ pub struct Part {
     made: OnceLock<Made>,
 }
 
-/// What is made of the document when it is first needed.
+/// The schema and printer columns of a version, built on first use.
 #[derive(Debug)]
 struct Made {
     schema: Arc<Node>,
     printer: Printer,
 }
 
-/// How versions are made of each other.
+/// The conversion strategy of a CRD, `spec.conversion.strategy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conversion {
-    /// Only the name of the version differs.
+    /// Only `apiVersion` changes.
     None,
-    /// Somebody else does it: the configuration of the webhook.
+    /// A conversion webhook, with its `spec.conversion.webhook` configuration.
     Webhook(Arc<Value>),
 }
 
 impl Definition {
-    /// Reads a definition whose names were accepted; `None` if they were not, or it cannot be read.
+    /// Parses a CRD; `None` if it has no accepted names or cannot be parsed.
     pub fn new(object: &Value, document: &Bytes) -> Option<Self> {
         let (spec, accepted) = (object.get("spec")?, meta::value_at(object, &["status", "acceptedNames"])?);
         let name =
@@ -133,7 +133,7 @@ impl Definition {
         })
     }
 
-    /// Whether a stored definition is the same in all that rows are made of. Its generation grows with every other change.
+    /// Whether a stored CRD equals this one in UID, generation, `Terminating` condition and accepted names.
     pub fn is_same(&self, object: &Value) -> bool {
         let accepted = &object["status"]["acceptedNames"];
         let name = |field: &str| meta::string_at(object, &["status", "acceptedNames", field]);
@@ -145,10 +145,10 @@ impl Definition {
             && texts(accepted, "categories").eq(self.categories.iter().copied())
     }
 
-    /// Whether another state of the same definition makes the same rows, whether it is being deleted or not.
+    /// Whether another state of the same CRD serves the same resources; termination is ignored.
     pub fn is_like(&self, other: &Self) -> bool {
         let names = |one: &Self| [one.kind, one.list_kind, one.singular];
-        // Its generation grows also when it is to be deleted.
+        // The generation also grows when deletion is requested, so compare the specs if generations differ.
         let same = || self.generation == other.generation || self.parsed()["spec"] == other.parsed()["spec"];
         self.uid == other.uid
             && names(self) == names(other)
@@ -157,16 +157,16 @@ impl Definition {
             && same()
     }
 
-    /// The rows of the versions that are served.
+    /// Returns the resources of all served versions.
     pub fn rows(self: &Arc<Self>) -> Vec<Arc<Resource>> {
         let served = self.versions.iter().enumerate().filter(|(_, version)| version.served);
         served.map(|(at, _)| self.row(at)).collect()
     }
 
-    /// The row of a version, served or not.
+    /// Builds the resource of a version, served or not.
     pub fn row(self: &Arc<Self>, at: usize) -> Arc<Resource> {
         let version = &self.versions[at];
-        // What tables know of every object.
+        // The schema tables supply only the type of common object metadata.
         let ty = schema().type_named("meta/v1.PartialObjectMetadata").or_else(|| schema().type_named("meta/v1.Status"));
         let ty = ty.expect("the tables have the types of meta/v1");
         let mut row = Resource::new(self.group, version.name, self.plural, self.kind, ty);
@@ -191,57 +191,57 @@ impl Definition {
         Arc::new(row)
     }
 
-    /// A version by name.
+    /// Returns the index of a version.
     pub fn position(&self, version: &str) -> Option<usize> {
         self.versions.iter().position(|known| known.name == version)
     }
 
-    /// `example.com/v1`
+    /// Returns the API version of a version, such as `example.com/v1`.
     pub fn api_version(&self, at: usize) -> String {
         format!("{}/{}", self.group, self.versions[at].name)
     }
 
-    /// The version that an object says it is of.
+    /// Returns the index of the version with this API version.
     fn version_of(&self, api_version: &str) -> Option<usize> {
         let (group, version) = api_version.split_once('/')?;
         self.position(version).filter(|_| group == self.group)
     }
 
-    /// A stored object as the schema of its own version has it by now.
+    /// Prunes and defaults a stored object with the current schema of its own version.
     pub fn refreshed(&self, mut object: Value) -> Value {
         if let Some(at) = self.version_of(meta::string_at(&object, &["apiVersion"])) {
             let node = self.schema(at);
-            // What cannot be coerced stays as it is: it was written under another schema.
+            // A coercion error is ignored: the object was stored under an earlier schema.
             let _ = prune::prune(node, &mut object);
             default::default(node, &mut object);
         }
         object
     }
 
-    /// An object in a version, by name alone, without what that version does not know.
+    /// Sets the `apiVersion` of an object to a version and prunes the object with that version's schema.
     pub fn renamed(&self, mut object: Value, at: usize) -> Value {
         meta::object_mut(&mut object).insert("apiVersion".into(), self.api_version(at).into());
         let _ = prune::prune(self.schema(at), &mut object);
         object
     }
 
-    /// The schema of a version.
+    /// Returns the structural schema of a version.
     pub fn schema(&self, at: usize) -> &Arc<Node> {
         &self.made(at).schema
     }
 
-    /// A version as the definition has it.
+    /// Returns the entry of a version in `spec.versions`.
     pub fn described(&self, at: usize) -> Value {
         self.parsed()["spec"]["versions"][at].take()
     }
 
-    /// A hash of all that it says.
+    /// Returns a hash of the whole CRD.
     pub fn hash(&self) -> &str {
         self.hash.get_or_init(|| api::discovery::CachedDocument::new(self.document.clone()).hash)
     }
 
     fn parsed(&self) -> Value {
-        // The document was read before.
+        // The document was parsed successfully before.
         serde_json::from_slice(&self.document).unwrap_or_default()
     }
 
@@ -279,7 +279,7 @@ fn texts<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
     value.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether a condition of an object is true.
+/// Whether a condition of the CRD has status `True`.
 fn is_true(object: &Value, condition: &str) -> bool {
     let conditions = meta::list_at(object, &["status", "conditions"]);
     conditions
@@ -287,14 +287,14 @@ fn is_true(object: &Value, condition: &str) -> bool {
         .any(|one| meta::string_at(one, &["type"]) == condition && meta::string_at(one, &["status"]) == "True")
 }
 
-/// The faults of a definition that can only be found with CEL. What did not change is let pass.
+/// Validates the CEL rules of a CRD's schemas. Schemas that did not change are not checked again.
 pub fn check(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let versions = |object: &'_ Value| meta::list_at(object, &["spec", "versions"]).to_vec();
     let (new, before) = (versions(object), old.map(versions).unwrap_or_default());
     let schema = |version: &Value| meta::value_at(version, &["schema", "openAPIV3Schema"]).cloned();
     let known: Vec<Value> = before.iter().filter_map(schema).collect();
     let schemas: Vec<Option<Value>> = new.iter().map(schema).collect();
-    // What all versions have alike stands once, above them.
+    // A schema shared by all versions is reported once, under `spec.validation`.
     let shared = schemas.windows(2).all(|pair| pair[0] == pair[1]);
     let mut errors = Vec::new();
     for (at, schema) in schemas.iter().enumerate().take(if shared { 1 } else { usize::MAX }) {

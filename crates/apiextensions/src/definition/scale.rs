@@ -1,15 +1,15 @@
-//! Where the replicas of a custom resource are.
+//! The `scale` subresource of custom resources.
 
 use api::{Value, meta, validate::FieldError};
 
-/// The paths of the `scale` of a version.
+/// JSON paths of the `scale` subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// How many are wanted, such as `.spec.replicas`.
+    /// `specReplicasPath`, such as `.spec.replicas`.
     pub spec: String,
-    /// How many there are.
+    /// `statusReplicasPath`.
     pub status: String,
-    /// Which objects they are; empty where nobody says.
+    /// `labelSelectorPath`; empty if not set.
     pub selector: String,
 }
 
@@ -19,12 +19,12 @@ impl Scale {
         Self { spec: text("specReplicasPath"), status: text("statusReplicasPath"), selector: text("labelSelectorPath") }
     }
 
-    /// The fields of a path.
+    /// Splits a path into field names.
     pub fn steps(path: &str) -> Vec<&str> {
         path.strip_prefix('.').unwrap_or(path).split('.').collect()
     }
 
-    /// A number at a path; `None` if nothing is there.
+    /// Returns the integer at a path; `None` if the field is absent.
     pub fn number(object: &Value, path: &str) -> Result<Option<i64>, String> {
         match nested(object, path)? {
             None => Ok(None),
@@ -32,7 +32,7 @@ impl Scale {
         }
     }
 
-    /// A text at a path; empty if nothing is there.
+    /// Returns the string at a path; empty if the field is absent.
     pub fn text(object: &Value, path: &str) -> Result<String, String> {
         match nested(object, path)? {
             None => Ok(String::new()),

@@ -1,4 +1,4 @@
-//! One version of a definition, as the rows of the API see it.
+//! One version of a CRD, as the schema of its API resource.
 
 use std::{any::Any, borrow::Cow, cmp::Ordering, sync::Arc};
 
@@ -14,32 +14,32 @@ use jiff::Timestamp;
 use super::{Conversion, Definition, Scale, faults};
 use crate::{default, prune, schema::Node};
 
-/// One version of a definition.
+/// One version of a CRD.
 #[derive(Debug)]
 pub struct Version {
-    /// The definition.
+    /// The CRD.
     pub definition: Arc<Definition>,
-    /// Which of its versions.
+    /// Index of the version in `spec.versions`.
     pub at: usize,
 }
 
 impl Version {
-    /// What a row is made of, if it was made of a definition.
+    /// Returns the CRD version behind a resource's custom schema.
     pub fn of(custom: &dyn CustomResourceSchema) -> Option<&Self> {
         custom.as_any().downcast_ref()
     }
 
-    /// The schema of whole objects.
+    /// Returns the structural schema.
     pub fn schema(&self) -> &Arc<Node> {
         self.definition.schema(self.at)
     }
 
-    /// Where replicas are, if it has a `scale`.
+    /// Returns the paths of the `scale` subresource, if it is enabled.
     pub fn scale(&self) -> Option<&Scale> {
         self.definition.versions[self.at].scale.as_ref()
     }
 
-    /// `example.com/v1`
+    /// Returns the API version, such as `example.com/v1`.
     pub fn api_version(&self) -> String {
         self.definition.api_version(self.at)
     }
@@ -103,7 +103,8 @@ impl CustomResourceSchema for Version {
     }
 }
 
-/// What is told whoever uses a deprecated version: what the definition says, or what to use instead.
+/// Returns the warning of a deprecated version: `deprecationWarning`, or a default that names the version to use
+/// instead.
 pub(super) fn warning(version: &Value, (group, kind): (&str, &str), all: &[Value]) -> String {
     if let Some(text) = version.get("deprecationWarning").and_then(Value::as_str) {
         return text.to_owned();
@@ -119,7 +120,7 @@ pub(super) fn warning(version: &Value, (group, kind): (&str, &str), all: &[Value
     }
 }
 
-/// The order of versions: what is stable is above what is not, and higher numbers above lower ones.
+/// Compares versions by Kubernetes' version priority: GA above beta above alpha, then higher numbers above lower ones.
 pub fn order(a: &str, b: &str) -> Ordering {
     match (parts(a), parts(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -129,7 +130,7 @@ pub fn order(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// `v2beta1`: how stable, the major and the minor number.
+/// Parses `v2beta1` into stability, major and minor version.
 fn parts(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -142,7 +143,7 @@ fn parts(version: &str) -> Option<(u8, u64, u64)> {
             _ => return None,
         },
     };
-    // `v1beta` has no number.
+    // `v1beta` has no minor version.
     let minor = if minor.is_empty() { 0 } else { minor.parse().ok()? };
     Some((stability, major, minor))
 }

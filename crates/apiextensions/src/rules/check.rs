@@ -1,5 +1,5 @@
-//! What is wrong with the rules of a definition: they must compile by the types of the schema, and what they may cost at most,
-//! alone and together, is limited.
+//! Validates the CEL validation rules of a CRD: they must compile against the schema's types, and their estimated cost
+//! is limited per rule and per schema.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use serde_json::json;
 use super::{Rule, compile::Compiled, sizes};
 use crate::schema::{Bounds, Kind, ListKind, Node, Others};
 
-/// What a rule may cost at most.
+/// Cost limit of one rule (upstream: `StaticEstimatedCostLimit`).
 const RULE: u64 = 10_000_000;
-/// What all rules of a schema may cost at most.
+/// Cost limit of all rules of a schema (upstream: `StaticEstimatedCRDCostLimit`).
 const SCHEMA: u64 = 100_000_000;
-/// How many of the most expensive rules are told.
+/// Number of most expensive rules that are reported when the schema's limit is exceeded.
 const TOLD: usize = 4;
 
-/// The faults of the rules of a schema at a place of a definition.
+/// Validates the rules of a schema; `path` is the schema's field path within the CRD.
 pub fn check(root: &Arc<Node>, path: &str) -> Vec<FieldError> {
     let mut check = Check { errors: Vec::new(), total: 0, expensive: Vec::new() };
     check.node(root, path, Place { often: Some(1), lost: None });
@@ -26,15 +26,15 @@ pub fn check(root: &Arc<Node>, path: &str) -> Vec<FieldError> {
 struct Check {
     errors: Vec<FieldError>,
     total: u64,
-    /// The most expensive first.
+    /// Most expensive first.
     expensive: Vec<(String, u64)>,
 }
 
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// How often a value can be in an object; `None`: as often as there is room.
+    /// Maximum number of such values in one object; `None` if unbounded.
     often: Option<u64>,
-    /// The list around it whose elements cannot be told apart.
+    /// Path of the enclosing list whose elements are uncorrelatable.
     lost: Option<&'a str>,
 }
 
@@ -155,7 +155,7 @@ fn exceeds(what: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// A rule as upstream shows it.
+/// Formats a rule as upstream prints it in errors.
 fn shown(rule: &Rule) -> BadValue {
     let field = |name: &str, value: api::Value| format!("\"{name}\":{}", escaped(&value.to_string()));
     let fields = [
@@ -169,7 +169,7 @@ fn shown(rule: &Rule) -> BadValue {
     BadValue::Rendered(format!("{{{}}}", fields.join(",")))
 }
 
-/// Go writes what HTML might take for its own as numbers.
+/// Escapes HTML characters as Go's JSON encoder does.
 fn escaped(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }

@@ -1,4 +1,4 @@
-//! A rule, compiled: its program, what it costs at most, and what it says where it does not hold.
+//! A compiled CEL validation rule: program, estimated cost and message expression.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use cel::{Checked, Environment, Program, Type};
 use super::{Rule, field_path, sizes::Reach};
 use crate::schema::Node;
 
-/// The name of the type of what a rule is about. Upstream's ends with digits that differ every time.
+/// Name of the type of `self`. Upstream's name ends with random digits.
 pub const SELF: &str = "selfType0";
-/// The numbers of the variables.
+/// Indexes of the variables `self` and `oldSelf`.
 pub const VALUE: usize = 0;
 pub const OLD: usize = 1;
 
-/// A rule, compiled.
+/// A compiled CEL validation rule.
 #[derive(Debug)]
 pub struct Compiled {
-    /// `None`: it says nothing. An error that a user reads, if it makes no sense.
+    /// The rule's program; `None` if the rule is empty, `Err` with the compile error for users.
     pub program: Result<Option<Program>, String>,
     pub uses_old: bool,
     pub cost: u64,
-    /// What says what is said, and its cost.
+    /// Program and estimated cost of `messageExpression`.
     pub message: Option<Result<(Program, u64), String>>,
-    /// The field that is told, below the value.
+    /// Field path that errors are reported at, relative to the value.
     pub field: String,
 }
 

@@ -1,5 +1,5 @@
-//! Rules: what must hold for a part of an object, in CEL. They are compiled when they are first needed, by the types that the
-//! schema gives them, and run within a budget.
+//! CEL validation rules (`x-kubernetes-validations`). They are compiled on first use, typed by the schema, and run
+//! within a cost budget.
 
 mod check;
 mod compile;
@@ -18,28 +18,28 @@ pub use run::run;
 use self::compile::Compiled;
 use crate::schema::Node;
 
-/// What one evaluation may cost.
+/// Runtime cost limit of one evaluation.
 const PER_CALL: u64 = 1_000_000;
 
-/// A rule as it was written.
+/// A validation rule as written in the CRD.
 #[derive(Debug)]
 pub struct Rule {
-    /// The expression.
+    /// The CEL expression.
     pub rule: Box<str>,
-    /// What is said where it does not hold.
+    /// Message of a failed rule.
     pub message: Box<str>,
-    /// What says what is said.
+    /// CEL expression that evaluates to the message; takes precedence over `message`.
     pub message_expression: Box<str>,
-    /// The kind of fault.
+    /// Error type of a failed rule, such as `FieldValueForbidden`.
     pub reason: Option<Box<str>>,
-    /// The field that is told.
+    /// Path of the field that a failure is reported at.
     pub field_path: Box<str>,
-    /// Whether the old value may be absent.
+    /// `optionalOldSelf`: whether a transition rule also runs if there is no old value.
     pub optional_old_self: Option<bool>,
 }
 
 impl Rule {
-    /// Reads a rule.
+    /// Parses a rule.
     pub fn parse(rule: &Value) -> Self {
         let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default().into();
         Self {
@@ -52,12 +52,12 @@ impl Rule {
         }
     }
 
-    /// The rule in short, for messages.
+    /// Returns the message, or else the expression, to identify the rule in errors.
     fn shown(&self) -> &str {
         if self.message.is_empty() { self.rule.trim() } else { self.message.trim() }
     }
 
-    /// What is said where it does not hold and no expression says it.
+    /// Returns the static message of a failed rule.
     fn told(&self) -> String {
         match &*self.message {
             "" => format!("failed rule: {}", self.rule.trim()),
@@ -66,21 +66,21 @@ impl Rule {
     }
 }
 
-/// The rules of a part of a schema.
+/// The validation rules of a schema node.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// In their order.
+    /// In the order of the CRD.
     pub list: Box<[Rule]>,
     compiled: OnceLock<Box<[Compiled]>>,
 }
 
 impl Rules {
-    /// Rules that are not compiled yet.
+    /// Creates rules that are compiled on first use.
     pub fn new(list: Box<[Rule]>) -> Self {
         Self { list, compiled: OnceLock::new() }
     }
 
-    /// The rules, compiled for values of `spine`; `None` if rules cannot be about such values.
+    /// Compiles the rules for values of `spine`, once; `None` if its schema has no CEL type.
     fn compiled(&self, spine: &Arc<Node>) -> Option<&[Compiled]> {
         let ty = types::of(spine, compile::SELF)?;
         Some(self.compiled.get_or_init(|| self.list.iter().map(|rule| Compiled::new(rule, spine, &ty)).collect()))

@@ -1,8 +1,8 @@
-//! The path of a field that a rule tells: `.a.b`, `.a['b']`; only what the schema has.
+//! Parses a rule's `fieldPath`, such as `.a.b` or `.a['b']`, which must name fields of the schema.
 
 use crate::schema::{Node, Others};
 
-/// The path as faults name it, or why it makes no sense.
+/// Converts a `fieldPath` to the notation of field errors; `Err` if it is invalid.
 pub fn field_path(path: &str, node: &Node) -> Result<String, String> {
     let mut out = String::new();
     let mut at = node;
@@ -26,7 +26,7 @@ pub fn field_path(path: &str, node: &Node) -> Result<String, String> {
     Ok(out)
 }
 
-/// The next name, and what follows it.
+/// Parses the next field name; returns it and the rest of the path.
 fn step(path: &str) -> Result<(String, &str), String> {
     if let Some(rest) = path.strip_prefix('.') {
         let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());

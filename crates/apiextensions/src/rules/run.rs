@@ -1,7 +1,7 @@
-//! Runs the rules of a whole object, within one budget.
+//! Evaluates the CEL validation rules of a whole object within one cost budget.
 //!
-//! A rule that looks at the old value runs only where there is one, or where it says that it can do without. What a rule finds
-//! wrong in a value that did not change is let pass.
+//! A transition rule runs only if there is an old value, unless `optionalOldSelf` is set. Failures of other rules on
+//! unchanged values are ignored (ratcheting).
 
 use std::sync::Arc;
 
@@ -21,23 +21,23 @@ use crate::{
     schema::{Kind, Node, Others},
 };
 
-/// What all rules of an object may cost together.
+/// Runtime cost budget of all rules of an object (upstream: `RuntimeCELCostBudget`).
 const BUDGET: u64 = 10_000_000;
-/// The longest text that an expression may say.
+/// Maximum length of a message from `messageExpression`, in bytes.
 const MESSAGE: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The faults that the rules of a schema find in an object.
+/// Evaluates the rules of a schema on an object and returns the failures.
 pub fn run(root: &Arc<Node>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut run = Run { left: BUDGET, errors: Vec::new() };
     let place = Place { value: object, old, matched: Matched { current: old.map(|old| (object, old)), parent: None } };
-    // Whoever stops has told why.
+    // `Stop` needs no handling: its error is already in `run.errors`.
     let _ = run.node((root, root), "", place);
     run.errors
 }
 
-/// No further rule is run.
+/// Evaluation ends; no further rule is run.
 struct Stop;
 
 struct Run {
@@ -52,7 +52,7 @@ struct Place<'a> {
     matched: Matched<'a>,
 }
 
-/// Which old value a value, or the nearest value around it that has one, is compared with.
+/// The correlated old value of a value, or of its nearest ancestor that has one.
 #[derive(Clone, Copy)]
 struct Matched<'a> {
     current: Option<(&'a Value, &'a Value)>,
@@ -67,14 +67,14 @@ impl<'a> Matched<'a> {
         }
     }
 
-    /// Whether nothing changed.
+    /// Whether the correlated value is unchanged.
     fn is_same(&self) -> bool {
         self.current.or(self.parent).is_some_and(|(new, old)| new == old)
     }
 }
 
 impl Run {
-    /// Runs the rules of a part and of all below it. Rules are those of the first node, types those of the second.
+    /// Evaluates the rules of a value and of everything below it: rules of the first node, types of the second.
     fn node(&mut self, (rules, spine): (&Node, &Arc<Node>), path: &str, place: Place) -> Result<(), Stop> {
         if !rules.ruled || place.value.is_null() {
             return Ok(());
@@ -200,14 +200,14 @@ impl Run {
                 return Ok(());
             }
         };
-        // What was so before, and is not about a change, is let pass.
+        // Ratcheting: a failure on an unchanged value is ignored, unless it is of a transition rule.
         if compiled.uses_old || !matched.is_same() {
             self.errors.push(fault);
         }
         Ok(())
     }
 
-    /// What is said of a rule that does not hold.
+    /// Returns the message of a failed rule, evaluating `messageExpression` if there is one.
     fn message<'a>(
         &mut self,
         rule: &Rule,
@@ -238,7 +238,7 @@ impl Run {
     }
 }
 
-/// A text that may be said; `None` if it may not.
+/// Returns a usable message; `None` if it is empty, too long or has several lines.
 fn said(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty() && text.len() <= MESSAGE && !text.contains('\n')).then(|| text.to_owned())
@@ -253,7 +253,7 @@ fn evaluation(error: &Error, rule: &Rule) -> String {
     format!("{text} evaluating rule: {}", rule.shown())
 }
 
-/// Where a fault is told.
+/// Location and value that rule errors are reported for.
 struct Told<'a> {
     path: &'a str,
     kind: Kind,
@@ -270,12 +270,12 @@ impl Told<'_> {
         }
     }
 
-    /// A rule could not be run.
+    /// Builds the error of a rule that could not be evaluated.
     fn failed(&self, why: String) -> FieldError {
         FieldError::invalid(self.place(""), self.kind.name(), why)
     }
 
-    /// A rule does not hold.
+    /// Builds the error of a failed rule.
     fn told(&self, field: &str, reason: Option<&str>, detail: String) -> FieldError {
         let whole = matches!(self.kind, Kind::Object | Kind::Array);
         let bad = || if whole { BadValue::Omitted } else { BadValue::Value(self.value.clone()) };

@@ -1,20 +1,20 @@
-//! How large values can be that a schema allows and a request can carry: what the estimate of a rule's cost rests on.
+//! Maximum sizes of values, by the schema's bounds and the request size limit. Rule cost estimation is based on them.
 
 use cel::{Range, Sizes, unescape};
 
 use crate::schema::{Kind, Node, Others};
 
-/// The largest request that is reckoned with.
+/// Maximum request size that the estimate assumes, in bytes.
 const REQUEST: i64 = 3 << 20;
 const TIME: i64 = 32;
 const DATE: i64 = 12;
 
-/// The sizes of what can be reached from a node.
+/// Estimates the sizes of values below a schema node.
 pub struct Reach<'a>(pub &'a Node);
 
 impl Sizes for Reach<'_> {
     fn size(&self, path: &[&str]) -> Option<Range> {
-        // The first step is the variable, which is the node.
+        // The first step is the variable, which is the node itself.
         let mut at = Place::Node(self.0);
         for step in path.get(1..)? {
             at = at.step(step)?;
@@ -55,7 +55,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// How many elements, entries or characters a value can have.
+/// Returns the maximum number of elements, entries or bytes of a value.
 fn most(node: &Node) -> i64 {
     let bounds = node.bounds();
     if node.int_or_string {
@@ -87,7 +87,7 @@ fn most(node: &Node) -> i64 {
     }
 }
 
-/// The fewest bytes of a value in JSON.
+/// Returns the minimum size of a value's JSON encoding, in bytes.
 pub fn least_size(node: &Node) -> i64 {
     if node.int_or_string {
         return 1;
@@ -110,7 +110,7 @@ pub fn least_size(node: &Node) -> i64 {
     }
 }
 
-/// How often data of a schema can be in one request.
+/// Returns the maximum number of values of a schema in one request.
 pub fn most_often(node: &Node) -> u64 {
     u64::try_from(REQUEST / (least_size(node) + 1)).unwrap_or(0)
 }
@@ -121,7 +121,7 @@ mod tests {
 
     use serde_json::json;
 
-    /// The characters of a text are up to four bytes each, also of one that may be as long as can be said.
+    /// A character takes up to four bytes; the product saturates for the largest `maxLength`.
     #[test]
     fn bounds_that_no_request_can_carry_are_large() {
         let check = |text: api::Value| {

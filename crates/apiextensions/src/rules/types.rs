@@ -1,4 +1,4 @@
-//! Schemas as types and values of CEL, without being copied.
+//! Structural schemas as CEL types and values, without copying them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use cel::{Form, ObjectType, Schema, Type, unescape};
 
 use crate::schema::{Kind, ListKind, Node, Others};
 
-/// The type of values; `None` where nothing is known of them.
+/// Returns the CEL type of a schema node; `None` if the node is untyped.
 pub fn of(node: &Arc<Node>, name: &str) -> Option<Type> {
     if node.int_or_string {
         return Some(Type::Dyn);
@@ -28,7 +28,7 @@ pub fn of(node: &Arc<Node>, name: &str) -> Option<Type> {
     })
 }
 
-/// Whether anything is known of values.
+/// Whether a schema node has a CEL type.
 pub fn is_typed(node: &Node) -> bool {
     node.int_or_string
         || match (node.kind, &node.others) {
@@ -39,7 +39,7 @@ pub fn is_typed(node: &Node) -> bool {
         }
 }
 
-/// An object with properties, as a type.
+/// The CEL object type of a node with properties.
 #[derive(Debug)]
 struct Fields {
     node: Arc<Node>,

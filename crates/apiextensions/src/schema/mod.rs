@@ -1,7 +1,7 @@
-//! The structural schema of one version, parsed once into a tree that is small and shared by everything that walks objects:
-//! pruning, defaults, validation, apply and rules.
+//! The structural schema of one version, parsed once into a compact tree that pruning, defaulting, validation,
+//! server-side apply and CEL rules share.
 //!
-//! Descriptions are not kept: documents about the schema are made of the stored definition.
+//! Descriptions are dropped; OpenAPI documents are built from the stored CRD.
 
 mod parse;
 mod structure;
@@ -14,65 +14,65 @@ use regex::Regex;
 
 use crate::rules::Rules;
 
-/// A part of a schema.
+/// A node of a structural schema.
 #[derive(Debug, Default)]
 pub struct Node {
-    /// What values are.
+    /// `type`.
     pub kind: Kind,
-    /// `null` is allowed.
+    /// `nullable`: whether `null` is allowed.
     pub nullable: bool,
-    /// Whole numbers and text are allowed, whatever the type says.
+    /// `x-kubernetes-int-or-string`: integers and strings are allowed.
     pub int_or_string: bool,
-    /// What the schema does not know is kept.
+    /// `x-kubernetes-preserve-unknown-fields`: unknown fields are not pruned.
     pub preserve: bool,
-    /// It is an object of some resource.
+    /// `x-kubernetes-embedded-resource`: the value has `apiVersion`, `kind` and `metadata`.
     pub embedded: bool,
-    /// It is the object itself.
+    /// Whether this is the root of the schema.
     pub root: bool,
-    /// Nobody wrote it: it is there because every object has it.
+    /// Whether the node is not in the CRD but implied by type and object metadata.
     pub implied: bool,
-    /// Apply treats the object as a whole.
+    /// `x-kubernetes-map-type: atomic`: server-side apply replaces the object as a whole.
     pub atomic: bool,
-    /// How lists are merged.
+    /// `x-kubernetes-list-type`.
     pub list: ListKind,
-    /// Sorted by name.
+    /// `properties`, sorted by name.
     pub properties: Box<[(Box<str>, Arc<Node>)]>,
-    /// What elements of a list are.
+    /// `items`.
     pub items: Option<Arc<Node>>,
-    /// What values are that no property is for.
+    /// `additionalProperties`.
     pub others: Others,
-    /// What it is where it is left out.
+    /// `default`.
     pub default: Option<Box<Value>>,
-    /// What is allowed, beyond the type.
+    /// Value validations.
     pub bounds: Option<Box<Bounds>>,
-    /// What must hold.
+    /// `x-kubernetes-validations`.
     pub rules: Rules,
-    /// A rule is here or below.
+    /// Whether this node or a descendant has CEL rules.
     pub ruled: bool,
 }
 
-/// What values are.
+/// The type of a schema node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Anything.
+    /// No `type`: any value.
     #[default]
     Any,
     /// An object.
     Object,
-    /// A list.
+    /// An array.
     Array,
-    /// Text.
+    /// A string.
     String,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A number.
     Number,
-    /// True or false.
+    /// A boolean.
     Boolean,
 }
 
 impl Kind {
-    /// As schemas write it.
+    /// Returns the type's name in JSON schema.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Any => "",
@@ -91,31 +91,31 @@ impl Kind {
     }
 }
 
-/// How lists are merged.
+/// The list type (`x-kubernetes-list-type`).
 #[derive(Debug, Default)]
 pub enum ListKind {
-    /// As a whole.
+    /// The list is replaced as a whole.
     #[default]
     Atomic,
-    /// Every element is there once.
+    /// Elements are unique.
     Set,
-    /// Elements are told apart by these fields.
+    /// Elements are objects identified by these keys.
     Map(Box<[String]>),
 }
 
-/// What values are that no property is for.
+/// The `additionalProperties` of a schema node.
 #[derive(Debug, Default)]
 pub enum Others {
-    /// There are none.
+    /// Absent or `false`.
     #[default]
     None,
-    /// Anything, of which nothing is kept that the schema does not know.
+    /// `true`: any value; unknown fields below it are pruned.
     Any,
-    /// All alike.
+    /// A schema for all additional properties.
     Node(Arc<Node>),
 }
 
-/// What is allowed, beyond the type.
+/// Value validations: constraints beyond the type.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are those of OpenAPI")]
 pub struct Bounds {
@@ -141,10 +141,10 @@ pub struct Bounds {
     pub not: Option<Arc<Node>>,
 }
 
-/// A regular expression, compiled when it is first used.
+/// A regular expression, compiled on first use.
 #[derive(Debug)]
 pub struct Pattern {
-    /// As it was written.
+    /// The expression's source.
     pub text: Box<str>,
     regex: OnceLock<Result<Regex, String>>,
 }
@@ -154,23 +154,23 @@ impl Pattern {
         Self { text: text.into(), regex: OnceLock::new() }
     }
 
-    /// The expression, or what is wrong with it.
+    /// Returns the compiled expression, or its compile error.
     pub fn regex(&self) -> Result<&Regex, &str> {
         self.regex.get_or_init(|| formats::pattern::compile(&self.text)).as_ref().map_err(|error| error.as_str())
     }
 }
 
-/// What every object has besides its own fields.
+/// Type and object metadata fields, which every object has.
 pub const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Node {
-    /// A property by name.
+    /// Returns the schema of a property.
     pub fn property(&self, name: &str) -> Option<&Arc<Node>> {
         let at = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.properties[at].1)
     }
 
-    /// What is at a key: a property, or what all others are.
+    /// Returns the schema at a key: the property's, or that of `additionalProperties`.
     pub fn at(&self, name: &str) -> Option<&Arc<Node>> {
         self.property(name).or(match &self.others {
             Others::Node(node) => Some(node),
@@ -178,12 +178,12 @@ impl Node {
         })
     }
 
-    /// Whether values say their version and kind.
+    /// Whether values have `apiVersion`, `kind` and `metadata`.
     pub fn is_resource(&self) -> bool {
         self.root || self.embedded
     }
 
-    /// The bounds, which may be none.
+    /// Returns the value validations; empty ones if there are none.
     pub fn bounds(&self) -> &Bounds {
         static NONE: LazyLock<Bounds> = LazyLock::new(Bounds::default);
         self.bounds.as_deref().unwrap_or(&NONE)

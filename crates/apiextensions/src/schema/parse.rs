@@ -1,5 +1,4 @@
-//! Reads a schema as a definition has it. What validation of definitions has let pass cannot fail; anything else is taken as
-//! if it were not there.
+//! Parses a structural schema from a CRD. Schemas that passed CRD validation always parse; anything else is ignored.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use api::Value;
 use super::{Bounds, Kind, ListKind, META, Node, Others, Pattern};
 use crate::rules::{Rule, Rules};
 
-/// The schema of whole objects.
+/// Parses the root schema of a version.
 pub fn parse(schema: &Value) -> Node {
     let mut node = node(schema);
     node.root = true;
@@ -67,7 +66,7 @@ fn names<T: for<'a> From<&'a str>>(schema: &Value, name: &str) -> Box<[T]> {
 
 fn properties(schema: &Value) -> Box<[(Box<str>, Arc<Node>)]> {
     let map = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    // Maps of documents are sorted.
+    // JSON maps are sorted by key already.
     map.map(|(name, schema)| (name.as_str().into(), Arc::new(node(schema)))).collect()
 }
 
@@ -132,7 +131,7 @@ fn said(schema: &Value) -> Bounds {
     }
 }
 
-/// Rules may look at version, kind and names of every object, also where the schema does not speak of them.
+/// Adds `apiVersion`, `kind` and `metadata.name`/`generateName`, which CEL rules may use even if the schema omits them.
 fn imply_meta(node: &mut Node) {
     let text = || Arc::new(Node { kind: Kind::String, implied: true, ..Node::default() });
     let mut properties = std::mem::take(&mut node.properties).into_vec();

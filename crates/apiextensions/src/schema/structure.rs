@@ -1,4 +1,4 @@
-//! How server-side apply sees a structural schema.
+//! The structural schema as server-side apply sees it: list types, map types and atomicity.
 
 use api::{
     Value,

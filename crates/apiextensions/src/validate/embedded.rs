@@ -1,4 +1,4 @@
-//! Embedded objects say what they are, and their metadata is valid.
+//! Validates embedded resources: `apiVersion`, `kind` and `metadata`.
 
 use api::{
     Value, meta,
@@ -8,7 +8,7 @@ use api::{
 use super::walk::each;
 use crate::schema::Node;
 
-/// The faults of all embedded objects.
+/// Validates all embedded resources of an object.
 pub fn embedded(node: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     each(node, object, "", &mut |node, value, path| {

@@ -1,11 +1,11 @@
-//! The formats of values that custom resources may have. A format that is not known says nothing.
+//! Value formats of custom resources. Unknown formats are ignored.
 
-/// A format that is looked at for values of a type; empty for any other.
+/// Returns the format if it is supported for the type; empty otherwise.
 pub fn supported<'a>(ty: &str, format: &'a str) -> &'a str {
     if formats::named::is_known(ty, format) { format } else { "" }
 }
 
-/// Whether a text is of a format, if that is one of texts.
+/// Whether a string conforms to a format; always true for formats of other types.
 pub(super) fn is_valid(format: &str, text: &str) -> bool {
     format.is_empty() || formats::named::check(format, text).unwrap_or(true)
 }

@@ -1,4 +1,4 @@
-//! Lists that are sets or maps: no element, and no key, is there twice.
+//! Validates list types: sets have no duplicate elements, maps no duplicate keys.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use api::{Map, Value, validate::FieldError};
 use super::walk::each;
 use crate::schema::{ListKind, Node};
 
-/// The faults of all lists of an object.
+/// Validates all sets and maps of an object.
 pub fn lists(node: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     each(node, object, "", &mut |node, value, path| {
@@ -43,7 +43,7 @@ fn map_list(keys: &[String], items: &[Value], path: &str, errors: &mut Vec<Field
     }
 }
 
-/// Where something is for the second time; a third is not told.
+/// Returns the index of each second occurrence; further ones are not reported.
 fn repeated(texts: impl Iterator<Item = String>) -> Vec<usize> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut out = Vec::new();

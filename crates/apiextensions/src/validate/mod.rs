@@ -1,7 +1,6 @@
-//! Whether a value is what a schema says, in the words of upstream's library.
+//! Validates values against a schema, with the error messages of upstream's library (kube-openapi).
 //!
-//! What was wrong before and did not change is let pass (ratcheting): a value that can be matched with an equal one in the
-//! old object has no faults.
+//! Ratcheting: a value that correlates with an equal value of the old object has no errors.
 
 mod embedded;
 mod format;
@@ -24,17 +23,17 @@ use crate::{
     schema::{Bounds, Kind, Node, Others},
 };
 
-/// Where upstream has no path.
+/// The field path of errors for which upstream has none.
 const NOWHERE: &str = "<nil>";
 
-/// The faults of a value at a place of an object; `place` is empty for the whole object. With an old value, only changes
-/// can be faulty.
+/// Validates a value; `place` is its field path, empty for the whole object. With an old value, only changes are
+/// validated.
 pub fn value(node: &Node, place: &str, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let outcome = Check { place }.field(node, value, "", old);
     outcome.errors
 }
 
-/// Faults, and how many checks were passed: of several alternatives the nearest is told.
+/// Errors, and the number of passed checks: it selects the best-matching alternative of `anyOf` and `oneOf`.
 #[derive(Default)]
 struct Outcome {
     errors: Vec<FieldError>,
@@ -59,7 +58,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The field that a fault at a path is told of.
+    /// Returns the field path of an error.
     fn name(&self, path: &str) -> String {
         match (self.place, path.strip_prefix('.').unwrap_or(path)) {
             ("", "") => NOWHERE.to_owned(),
@@ -82,13 +81,13 @@ impl Check<'_> {
         self.fault(path, FieldErrorType::TypeInvalid(found.into()), message)
     }
 
-    /// A fault that upstream tells of no field.
+    /// Builds an error without a field path of its own, as upstream's composite errors.
     fn composite(&self, message: String) -> FieldError {
         let place = if self.place.is_empty() { NOWHERE } else { self.place };
         FieldError::invalid(place, "", message)
     }
 
-    /// A field or an element: what did not change has no faults.
+    /// Validates a field or an element; an unchanged value has no errors (ratcheting).
     fn field(&self, node: &Node, value: &Value, path: &str, old: Option<&Value>) -> Outcome {
         let mut outcome = self.value(node, value, path, old);
         if !outcome.errors.is_empty() && old == Some(value) {
@@ -159,7 +158,7 @@ impl Check<'_> {
         (!fits).then(|| self.wrong_type(path, &types.join(","), found))
     }
 
-    /// Only the first fault of a text is told.
+    /// Validates a string and returns its first error.
     fn text(&self, bounds: &Bounds, text: &str, path: &str) -> Option<FieldError> {
         let length = text.chars().count() as i64;
         if let Some(most) = bounds.max_length.filter(|most| length > *most) {
@@ -194,7 +193,7 @@ impl Check<'_> {
         Some(FieldError::not_supported(self.name(path), value.clone(), &texts))
     }
 
-    /// Alternatives and additions.
+    /// Validates `allOf`, `anyOf`, `oneOf` and `not`.
     fn combined(&self, bounds: &Bounds, value: &Value, path: &str, old: Option<&Value>) -> Outcome {
         let mut out = Outcome { passed: 1, ..Outcome::default() };
         if !bounds.any_of.is_empty() {
@@ -318,7 +317,7 @@ fn has_type(node: &Node) -> bool {
     node.kind != Kind::Any || node.int_or_string
 }
 
-/// The type of a value in JSON, and the form in which Go would have it.
+/// Returns the JSON type of a value, and the format that Go infers for it.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),

@@ -1,4 +1,4 @@
-//! Numbers: bounds and multiples, as whole numbers where both sides are, and what fits a format.
+//! Validates numbers: range of the format, minimum, maximum and multiples. Integers are compared as integers.
 
 use api::{
     Value,
@@ -8,7 +8,7 @@ use api::{
 use super::{Check, Outcome};
 use crate::schema::{Bounds, Kind, Node};
 
-/// A number as Go reads it.
+/// A number as Go decodes it.
 #[derive(Clone, Copy)]
 enum Number {
     Int(i64),
@@ -55,7 +55,7 @@ impl Check<'_> {
         out
     }
 
-    /// Whether a number fits the type and format of the schema.
+    /// Checks that a number fits the type and format of the schema.
     fn range(&self, node: &Node, number: Number, what: &str, path: &str) -> Option<FieldError> {
         let format = &*node.bounds().format;
         let single = if node.int_or_string { Kind::Any } else { node.kind };
@@ -106,12 +106,12 @@ fn as_float(number: Number) -> f64 {
     }
 }
 
-/// Compares as whole numbers where the bound is one, and shows the bound as it was compared.
+/// Compares as integers if the bound is one, and returns the bound as it was compared.
 fn compared(number: Number, bound: f64, native: bool, test: impl Fn(f64, f64) -> bool) -> (bool, String) {
     match number {
         Number::Int(number) if native => {
             let bound = bound as i64;
-            // Whole numbers beyond what floats have compare by their order.
+            // Integers beyond the precision of floats are compared by their order.
             let order = number.cmp(&bound) as i8;
             (test(f64::from(order), 0.0), bound.to_string())
         }
@@ -119,7 +119,7 @@ fn compared(number: Number, bound: f64, native: bool, test: impl Fn(f64, f64) ->
     }
 }
 
-/// Whether a float is a whole number, but for what floats lose.
+/// Whether a float is an integer, within floating-point precision.
 fn is_whole(number: f64) -> bool {
     const EPSILON: f64 = 1e-9;
     if number.is_nan() || number.is_infinite() || number.abs() > 9_007_199_254_740_991.0 {
@@ -133,7 +133,7 @@ fn is_whole(number: f64) -> bool {
         || difference / (number.abs() + whole.abs()) < EPSILON
 }
 
-/// A float as Go's `%v` writes it.
+/// Formats a float as Go's `%v`.
 pub fn go_float(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 || (1e-4..1e21).contains(&size) {

@@ -1,10 +1,11 @@
-//! Every part of an object that a schema says something about, with its path.
+//! Walks all values of an object that a schema specifies, with their paths.
 
 use api::Value;
 
 use crate::schema::{META, Node, Others};
 
-/// Calls `visit` with all parts, the outer ones first. What every object has is not the schema's to say.
+/// Calls `visit` for each value, parents first. Type and object metadata are skipped, because schemas cannot specify
+/// them.
 pub fn each(node: &Node, value: &Value, path: &str, visit: &mut impl FnMut(&Node, &Value, &str)) {
     visit(node, value, path);
     match value {

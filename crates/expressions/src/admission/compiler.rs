@@ -1,4 +1,4 @@
-//! Compiles the expressions of one policy: variables first, each of which those after it know.
+//! Compiles the CEL expressions of one policy; each variable is available to the expressions after it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,7 +7,7 @@ use cel::{Composition, Environment, ObjectType, Type, TypeResolver};
 use super::types::{NAMESPACE, REQUEST};
 use crate::compile::{Compiled, Fault, compile};
 
-/// Variables, by the numbers that all environments of admission share.
+/// Indexes of the variables, shared by all admission environments.
 pub(super) mod number {
     pub const OBJECT: usize = 0;
     pub const OLD_OBJECT: usize = 1;
@@ -19,18 +19,18 @@ pub(super) mod number {
     pub const REQUEST_RESOURCE: usize = 7;
 }
 
-/// What an expression may use besides what all may.
+/// The optional declarations that an expression may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     /// `params`.
     pub params: bool,
     /// `authorizer`.
     pub authorizer: bool,
-    /// What makes patches: `Object{…}` and `JSONPatch{…}`.
+    /// The types of mutations, `Object{…}` and `JSONPatch{…}`.
     pub patches: bool,
 }
 
-/// All variables, in the order of their numbers.
+/// The environment with all variables, in the order of their indexes.
 static ALL: LazyLock<Environment> = LazyLock::new(|| {
     Environment::new()
         .variable("object", Type::Dyn)
@@ -43,16 +43,16 @@ static ALL: LazyLock<Environment> = LazyLock::new(|| {
         .variable("authorizer.requestResource", Type::RESOURCE_CHECK)
 });
 
-/// The types of what expressions are about, where they are known.
+/// The known types of the objects that a policy is type-checked with.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// Of `object` and `oldObject`.
+    /// Type of `object` and `oldObject`.
     pub object: Option<Type>,
-    /// Of `params`.
+    /// Type of `params`.
     pub params: Option<Type>,
 }
 
-/// Compiles expressions that may use what was compiled before under a name.
+/// Compiles expressions that may refer to previously compiled variables.
 #[derive(Debug)]
 pub struct Compiler {
     base: Environment,
@@ -60,17 +60,17 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// For expressions that have no variables of their own, such as match conditions.
+    /// Creates a compiler without `variables`, as for match conditions.
     pub fn plain() -> Self {
         Self { base: ALL.clone().without("variables"), variables: None }
     }
 
-    /// For the expressions of a policy.
+    /// Creates a compiler for the expressions of a policy.
     pub fn composed() -> Self {
         Self { base: ALL.clone(), variables: Some(Vec::new()) }
     }
 
-    /// For the expressions of a policy about objects whose types are known.
+    /// Creates a compiler for the expressions of a policy whose objects have known types.
     pub fn typed(subject: &Subject) -> Self {
         let mut base = ALL.clone();
         if let Some(object) = &subject.object {
@@ -82,12 +82,12 @@ impl Compiler {
         Self { base, variables: Some(Vec::new()) }
     }
 
-    /// Compiles an expression that must evaluate to one of some types.
+    /// Compiles an expression that must evaluate to one of the types `returns`.
     pub fn compile(&self, source: &str, uses: Uses, returns: &[Type]) -> Result<Compiled, Fault> {
         compile(&self.environment(uses), source, returns)
     }
 
-    /// Compiles a variable, which later expressions may use whether it is right or not.
+    /// Compiles a variable. Later expressions may use it even if it failed to compile.
     pub fn variable(&mut self, name: &str, source: &str, uses: Uses) -> Result<Compiled, Fault> {
         let compiled = self.compile(source, uses, &[]);
         let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared(&compiled.output));
@@ -98,7 +98,7 @@ impl Compiler {
         compiled
     }
 
-    /// Compiles variables into what expressions find them in.
+    /// Compiles variables into a composition, in which expressions look them up.
     pub fn variables<'v>(&mut self, all: impl Iterator<Item = (&'v str, &'v str)>, uses: Uses) -> Composition {
         let mut composition = Composition::new();
         for (name, source) in all {
@@ -108,7 +108,7 @@ impl Compiler {
         composition
     }
 
-    /// What an expression may use.
+    /// Returns the environment that an expression is compiled in.
     pub fn environment(&self, uses: Uses) -> Environment {
         let mut environment = self.base.clone();
         if let Some(variables) = &self.variables {
@@ -127,7 +127,7 @@ impl Compiler {
     }
 }
 
-/// The type that a variable has for others: what is neither plain nor a list or map of it is anything.
+/// Returns the declared type of a variable: primitive types and lists and maps of them are kept, others become `dyn`.
 fn declared(ty: &Type) -> Type {
     match ty {
         Type::List(of) => Type::list(declared(of)),
@@ -145,7 +145,7 @@ fn declared(ty: &Type) -> Type {
     }
 }
 
-/// The variables of a policy.
+/// The type of `variables`.
 #[derive(Debug)]
 struct Variables(Vec<(String, Type)>);
 
@@ -159,7 +159,7 @@ impl ObjectType for Variables {
     }
 }
 
-/// What mutations create.
+/// Resolves the types that mutations construct.
 struct Patches;
 
 impl TypeResolver for Patches {
@@ -169,7 +169,7 @@ impl TypeResolver for Patches {
     }
 }
 
-/// An object that is applied, a part of one, or an operation of a patch.
+/// The type of an apply configuration, of a field of one, or of a JSON patch operation.
 #[derive(Debug)]
 pub(super) struct Patch(pub String);
 

@@ -1,4 +1,4 @@
-//! Match conditions: whether a webhook or a policy is about a request at all.
+//! Match conditions of webhooks and policies.
 
 use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
@@ -9,25 +9,25 @@ use super::{
 };
 use crate::compile::{Compiled, Fault};
 
-/// Expressions that must all be true.
+/// Compiled match conditions, which must all be true.
 #[derive(Debug, Default)]
 pub struct Conditions {
     all: Vec<Result<Compiled, Fault>>,
 }
 
-/// What conditions say.
+/// Result of match conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// All are true.
+    /// All conditions are true.
     Yes,
-    /// One is false.
+    /// A condition is false.
     No,
-    /// None is false, but some have no value.
+    /// No condition is false, but some failed to evaluate.
     Failed(String),
 }
 
 impl Conditions {
-    /// The conditions of a webhook.
+    /// Compiles the match conditions of a webhook.
     pub fn of_webhook(conditions: &[Json]) -> Self {
         Self::compile(&Compiler::plain(), conditions, Uses { authorizer: true, ..Uses::default() })
     }
@@ -38,12 +38,12 @@ impl Conditions {
         Self { all: conditions.iter().map(compile).collect() }
     }
 
-    /// Whether there are none.
+    /// Whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// What they say of a request.
+    /// Evaluates the conditions on a request.
     pub fn check(&self, input: &Input<'_>) -> Match {
         self.check_with(input, None)
     }

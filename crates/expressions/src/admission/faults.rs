@@ -1,6 +1,6 @@
-//! What is wrong with the expressions of policies and webhooks that somebody writes, as field errors in upstream's order.
+//! Validates the CEL expressions of policies and webhook configurations, as field errors in upstream's order.
 //!
-//! All of the environment is older than the version before this one, so what is stored already is compiled as what is new.
+//! Every CEL library in use is older than the previous release, so stored and new expressions share one environment.
 
 use api::{
     Value as Json, meta,
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::compile::{Compiled, Fault, FaultKind};
 
-/// The longest expression of an audit annotation that is looked at.
+/// Maximum length of an audit annotation's expression that is compiled, in bytes.
 const LONGEST_ANNOTATION: usize = 5 * 1024;
 
-/// The faults of a `ValidatingAdmissionPolicy`.
+/// Validates the expressions of a `ValidatingAdmissionPolicy`.
 pub fn of_validating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
     let mut found = Found::default();
     let uses = head(policy, old, &mut found);
@@ -42,7 +42,7 @@ pub fn of_validating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
     found.0
 }
 
-/// The faults of a `MutatingAdmissionPolicy`.
+/// Validates the expressions of a `MutatingAdmissionPolicy`.
 pub fn of_mutating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
     let mut found = Found::default();
     let uses = head(policy, old, &mut found);
@@ -62,7 +62,7 @@ pub fn of_mutating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
     found.0
 }
 
-/// The faults of a configuration of webhooks.
+/// Validates the match conditions of a webhook configuration.
 pub fn of_webhooks(configuration: &Json, old: Option<&Json>) -> Vec<FieldError> {
     let mut found = Found::default();
     let hooks = meta::list_at(configuration, &["webhooks"]);
@@ -80,7 +80,7 @@ pub fn of_webhooks(configuration: &Json, old: Option<&Json>) -> Vec<FieldError> 
 
 const CONDITIONS: &[&str] = &["matchConditions"];
 
-/// Match conditions, unless nothing about them has changed; what other expressions may use.
+/// Validates match conditions if they changed; returns the declarations that the other expressions may use.
 fn head(policy: &Json, old: Option<&Json>, found: &mut Found) -> Uses {
     let part = |policy: &Json, field: &str| meta::value_at(policy, &["spec", field]).cloned().unwrap_or_default();
     let same = |field: &str| old.is_some_and(|old| part(policy, field) == part(old, field));
@@ -117,7 +117,7 @@ impl Found {
         }
     }
 
-    /// Adds what is wrong with an expression; that it is missing the tables say.
+    /// Adds the compile error of an expression; schema validation reports missing expressions.
     fn check(&mut self, field: String, source: &str, compile: impl FnOnce(&str) -> Result<Compiled, Fault>) {
         if source.trim().is_empty() {
             return;
@@ -131,7 +131,7 @@ impl Found {
     }
 }
 
-/// The order in which fields are looked at, as far as it is not that of their paths.
+/// The order in which upstream validates fields; unlisted fields come first.
 const ORDER: &[&str] = &[
     "metadata",
     "failurePolicy",
@@ -155,9 +155,9 @@ const ORDER: &[&str] = &[
     "name",
 ];
 
-/// Puts faults of expressions among those that the tables found, where upstream has them.
+/// Inserts expression errors among the errors of schema validation, in upstream's order.
 pub fn merge(errors: &mut Vec<FieldError>, found: Vec<FieldError>) {
-    // What occurs twice is told with its element, not after all of them.
+    // A duplicate is reported with its element, not after all elements.
     let twice = |error: &mut FieldError| matches!(error.kind, FieldFault::Duplicate(_));
     let twice: Vec<FieldError> = errors.extract_if(.., twice).collect();
     for fault in found.into_iter().chain(twice) {
@@ -167,15 +167,15 @@ pub fn merge(errors: &mut Vec<FieldError>, found: Vec<FieldError>) {
     }
 }
 
-/// Where a path stands: names by [`ORDER`], elements by their index.
+/// Sort key of a field path: names by [`ORDER`], elements by their index.
 fn rank(path: &str) -> Vec<(usize, usize)> {
     let step = |step: &str| {
         let (name, index) = step.split_once('[').unwrap_or((step, ""));
         let index = index.trim_end_matches(']').parse().map_or(0, |index: usize| index + 1);
-        // Only conditions are looked at before their names.
+        // Only match conditions are validated before their names.
         let early = name == "name" && !path.contains("matchConditions[");
         let known = ORDER.iter().position(|known| *known == name).filter(|_| !early);
-        // What is not in the table stands first, among webhooks even before their conditions.
+        // Unlisted fields sort first, in webhooks even before match conditions.
         (known.map_or(0, |known| known + 1), index)
     };
     path.trim_start_matches("spec.").split('.').map(step).collect()

@@ -1,4 +1,4 @@
-//! Expressions of admission: policies and match conditions, compiled once per object and evaluated per request.
+//! CEL expressions of admission: policies and match conditions, compiled once per object and evaluated per request.
 
 mod compiler;
 mod conditions;

@@ -1,4 +1,4 @@
-//! Policies that mutate: the changes that their expressions make, as documents.
+//! Evaluates `MutatingAdmissionPolicy` expressions to apply configurations and JSON patches.
 
 use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
@@ -15,18 +15,18 @@ use crate::{
     json,
 };
 
-/// A `MutatingAdmissionPolicy` that can be evaluated.
+/// A compiled `MutatingAdmissionPolicy`.
 #[derive(Debug)]
 pub struct MutatingPolicy {
-    /// Whether a failure is as if there were no policy.
+    /// Whether `failurePolicy` is `Ignore`.
     pub ignores_failure: bool,
     composition: Composition,
     conditions: Conditions,
-    /// The changes, in order.
+    /// The mutations, in order.
     pub mutations: Vec<Mutation>,
 }
 
-/// One change that a policy makes.
+/// One mutation of a policy.
 #[derive(Debug)]
 pub struct Mutation {
     kind: Kind,
@@ -39,27 +39,27 @@ enum Kind {
     Patch,
 }
 
-/// A change, as a document.
+/// The evaluated mutation.
 #[derive(Debug, PartialEq)]
 pub enum Change {
-    /// To be merged as if it were applied.
+    /// An apply configuration, merged by server-side apply.
     Apply(Json),
-    /// Operations of a JSON patch.
+    /// The operations of a JSON patch.
     Patch(Json),
 }
 
-/// The type that an applied configuration must have.
+/// Returns the type that an `applyConfiguration` expression must have.
 pub(super) fn applied() -> Type {
     Type::object(Patch("Object".to_owned()))
 }
 
-/// The type that a patch must have.
+/// Returns the type that a `jsonPatch` expression must have.
 pub(super) fn operations() -> Type {
     Type::list(Type::object(Patch("JSONPatch".to_owned())))
 }
 
 impl MutatingPolicy {
-    /// Compiles a policy. What is wrong with it is told when it is evaluated.
+    /// Compiles a policy. Compile errors are reported when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
         let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
         let uses = Uses { params, authorizer: true, patches: false };
@@ -83,7 +83,7 @@ impl MutatingPolicy {
         }
     }
 
-    /// Whether it is about a request.
+    /// Evaluates the match conditions on a request.
     pub fn matches(&self, input: &Input<'_>) -> Match {
         match self.conditions.check_with(input, Some(&self.composition)) {
             Match::Failed(_) if self.ignores_failure => Match::No,
@@ -91,7 +91,7 @@ impl MutatingPolicy {
         }
     }
 
-    /// The change that one of its mutations makes; an error is what it is refused with.
+    /// Evaluates one mutation; the error is the denial message.
     pub fn change(&self, mutation: &Mutation, input: &Input<'_>) -> Result<Change, String> {
         if let Err(fault) = &mutation.expression {
             return Err(fault.to_string());
@@ -146,7 +146,7 @@ fn operation(value: &Value<'_>) -> Result<Json, String> {
     Ok(Json::Object(operation))
 }
 
-/// Objects must be named after the fields that they are in.
+/// Checks that each object is constructed with the type of its field.
 fn names_fit(value: &Value<'_>) -> Result<(), String> {
     let Value::Struct(made) = value else { return Ok(()) };
     let mut errors = Vec::new();
@@ -154,7 +154,7 @@ fn names_fit(value: &Value<'_>) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", errors.join("\n"))) }
 }
 
-/// How many misnamed objects are told.
+/// Maximum number of reported type mismatches.
 const MOST_MISNAMED: usize = 100;
 
 fn check_names(value: &Value<'_>, expected: &str, errors: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! What expressions see of a request, and what they may spend on it.
+//! Variable bindings and cost budget of admission expressions.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use cel::{Authorizer, Bindings, Budget, Composition, Resource, Value};
 use super::compiler::number;
 use crate::compile::{Compiled, Fault, PER_CALL};
 
-/// What the expressions of a policy may cost together, for one binding and one parameter.
+/// Cost budget of a policy's expressions, per binding and parameter.
 pub(super) const PER_POLICY: u64 = 10_000_000;
-/// What the match conditions of a webhook or a policy may cost together.
+/// Cost budget of the match conditions of a webhook or a policy.
 pub(super) const PER_CONDITIONS: u64 = 2_500_000;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What expressions see of a request. What does not exist is null.
+/// The variables of admission expressions; absent values are null.
 #[derive(Clone)]
 pub struct Input<'a> {
-    /// The object as it would be.
+    /// `object`: the object to be written.
     pub object: &'a Json,
-    /// As it was.
+    /// `oldObject`: the existing object.
     pub old_object: &'a Json,
-    /// The request.
+    /// `request`: the admission request.
     pub request: &'a Json,
-    /// The request as conditions see it: with its own resource, where rules name another version.
+    /// The request as match conditions see it: with its original resource, even if the rules match an equivalent one.
     pub own_request: &'a Json,
-    /// The namespace of the object.
+    /// `namespaceObject`: the namespace of the object.
     pub namespace: &'a Json,
-    /// What the policy is told by its binding.
+    /// `params`: the parameter object that the binding selects.
     pub params: &'a Json,
-    /// Answers what expressions ask about rights.
+    /// `authorizer`: performs authorization checks.
     pub authorizer: Arc<dyn Authorizer>,
-    /// The resource that `authorizer.requestResource` is about.
+    /// The resource of `authorizer.requestResource`.
     pub resource: Resource,
 }
 
-/// The sum of all costs was too large: no result counts.
+/// The cost budget is exceeded; all results are discarded.
 #[derive(Debug)]
 pub(super) struct OutOfBudget;
 
@@ -47,17 +47,17 @@ impl std::fmt::Display for OutOfBudget {
     }
 }
 
-/// Which variables have values.
+/// The optional variables that are bound.
 #[derive(Clone, Copy)]
 pub(super) struct Shows {
     pub authorizer: bool,
     pub namespace: bool,
 }
 
-/// An evaluation of several expressions that share their variables and their budget.
+/// Evaluates several expressions that share variables and a cost budget.
 pub(super) struct Scope<'a> {
     bindings: Bindings<'a>,
-    /// What is left of the budget.
+    /// The remaining cost budget.
     pub left: u64,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Scope<'a> {
         Self { bindings, left: budget }
     }
 
-    /// Evaluates an expression; what is wrong with it is text.
+    /// Evaluates an expression; the inner error is its compile or evaluation error.
     pub fn evaluate(
         &mut self,
         expression: &'a Result<Compiled, Fault>,

@@ -1,4 +1,4 @@
-//! The types of `request` and `namespaceObject`.
+//! The CEL types of `request` and `namespaceObject`.
 
 use crate::record::{
     Kind::{Any, Bool, Int, Record as Of, Records, Text, TextLists, TextMap, Texts, Time},
@@ -16,7 +16,7 @@ const USER: Record = Record {
     fields: &[("username", Text), ("uid", Text), ("groups", Texts), ("extra", TextLists)],
 };
 
-/// What is asked for, without the objects: they are variables of their own.
+/// The type of `request`, without the objects, which are variables of their own.
 pub const REQUEST: Record = Record {
     name: "kubernetes.AdmissionRequest",
     fields: &[
@@ -57,7 +57,7 @@ const METADATA: Record = Record {
     ],
 };
 
-/// The namespace of what is asked for, without what is nobody's business.
+/// The type of `namespaceObject`, limited to the fields that upstream exposes.
 pub const NAMESPACE: Record = Record {
     name: "kubernetes.Namespace",
     fields: &[

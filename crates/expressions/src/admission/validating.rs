@@ -1,4 +1,4 @@
-//! Policies that validate: what they decide about a request, and what they have to say for its audit.
+//! Evaluates `ValidatingAdmissionPolicy` validations and audit annotations.
 
 use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::compile::{Compiled, Fault};
 
-/// The longest message that an expression may make.
+/// Maximum length of a message from `messageExpression`, in bytes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// A `ValidatingAdmissionPolicy` that can be evaluated.
+/// A compiled `ValidatingAdmissionPolicy`.
 #[derive(Debug)]
 pub struct ValidatingPolicy {
     ignores_failure: bool,
@@ -32,40 +32,40 @@ struct Validation {
     reason: String,
 }
 
-/// What a policy says of a request.
+/// Result of evaluating a policy on a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// What each validation says.
+    /// The decision of each validation.
     pub decisions: Vec<Decision>,
-    /// For the audit.
+    /// The audit annotations.
     pub annotations: Vec<Annotation>,
 }
 
-/// What a validation says.
+/// The decision of a validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It has nothing against it, or does not count.
+    /// The validation passes, or its failure is ignored by `failurePolicy`.
     Admit,
-    /// It is against it.
+    /// The validation fails.
     Deny {
-        /// Why.
+        /// The denial message.
         message: String,
-        /// What kind of refusal it is; empty: where there is no value.
+        /// The status reason; empty if the evaluation failed.
         reason: String,
     },
 }
 
-/// What is worth keeping of a request.
+/// An audit annotation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Annotation {
     /// A key and its value.
     Publish(String, String),
-    /// It could not be found out.
+    /// The error of an annotation that could not be evaluated.
     Failed(String),
 }
 
 impl ValidatingPolicy {
-    /// Compiles a policy. What is wrong with it is told when it is evaluated.
+    /// Compiles a policy. Compile errors are reported when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
         let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
         let (uses, plain) = (Uses { params, authorizer: true, patches: false }, Uses { params, ..Uses::default() });
@@ -101,7 +101,7 @@ impl ValidatingPolicy {
         }
     }
 
-    /// What it says of a request, for one binding and one parameter.
+    /// Evaluates the policy on a request, for one binding and one parameter.
     pub fn judge(&self, input: &Input<'_>) -> Judgement {
         match self.conditions.check_with(input, Some(&self.composition)) {
             Match::Yes => {}
@@ -145,7 +145,7 @@ impl ValidatingPolicy {
         Ok(results.into_iter().enumerate().map(decide).collect())
     }
 
-    /// The message of each validation, as far as it has one that can be shown.
+    /// Evaluates each `messageExpression`; `None` if there is none or its result is unusable.
     fn messages(&self, input: &Input<'_>, budget: u64) -> Result<Vec<Option<String>>, String> {
         let shows = Shows { authorizer: false, namespace: true };
         let mut scope = Scope::new(input, Some(&self.composition), shows, budget);
@@ -191,13 +191,13 @@ impl Validation {
     }
 }
 
-/// A message that an expression made, unless it is empty, too long or of several lines.
+/// Returns a message from `messageExpression`, unless it is empty, too long or has several lines.
 fn presentable(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
-/// The variables of a policy: names and expressions.
+/// Returns the names and expressions of a policy's variables.
 pub(crate) fn variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
     let text = |variable: &'_ Json, field: &str| meta::value_at(variable, &[field]).and_then(Json::as_str).is_some();
     meta::list_at(policy, &["spec", "variables"])

@@ -1,4 +1,4 @@
-//! Expressions that may not be written, and the order in which their faults are told.
+//! Invalid expressions, and the order of their errors.
 
 use serde_json::json;
 
