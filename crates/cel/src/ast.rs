@@ -1,29 +1,29 @@
-//! The syntax tree: nodes in one arena, named by their index, so that what the checker learns about a node lies in a
-//! parallel table. Macros are expanded when the tree is built; what the tree has is what is evaluated.
+//! The abstract syntax tree (AST): nodes in one arena, identified by their index, so that the type checker's results
+//! are a parallel table. Macros are expanded during parsing; the AST holds only what is evaluated.
 
 use std::sync::Arc;
 
-/// A node of an [`Ast`].
+/// Identifies a node of an [`Ast`].
 pub(crate) type Id = u32;
 
-/// The place of what has no place in the source.
+/// Source offset of nodes without a source position.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// The name of the variable in which a macro gathers its result; no expression can write it.
+/// Name of a comprehension's accumulator variable; the grammar has no way to write it.
 pub(crate) const RESULT: &str = "@result";
 
-/// An expression as it was written, with its macros expanded.
+/// The AST of an expression, with macros expanded.
 #[derive(Debug, Default)]
 pub(crate) struct Ast {
     nodes: Vec<Expr>,
-    /// Byte offsets into the source, by node.
+    /// Byte offsets into the source, indexed by node.
     places: Vec<u32>,
     pub(crate) root: Id,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
-    /// Stands where something was refused.
+    /// Placeholder for a part that failed to parse.
     Missing,
     Literal(Literal),
     Ident(Box<str>),
@@ -72,19 +72,19 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
-    /// Where its colon is.
+    /// Byte offset of the entry's colon.
     pub(crate) place: u32,
     pub(crate) name: Box<str>,
     pub(crate) value: Id,
     pub(crate) optional: bool,
 }
 
-/// A loop over a list or map: `step` makes a new `accu` for each element while `condition` holds.
+/// A comprehension over a list or map: `step` computes a new `accu` for each element while `condition` holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Id,
     pub(crate) iter: Box<str>,
-    /// With it `iter` is the index or key, and this the element or value.
+    /// Second iteration variable: if present, `iter` is the index or key, and this is the element or value.
     pub(crate) iter2: Option<Box<str>>,
     pub(crate) accu: Box<str>,
     pub(crate) init: Id,
@@ -94,7 +94,7 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Whether it is no loop but the binding of a name: nothing to go over, and a condition that never holds.
+    /// Whether this is a `cel.bind` instead of a loop: the range is empty and the condition is constant `false`.
     pub(crate) fn is_binding(&self, ast: &Ast) -> bool {
         matches!(ast.expr(self.range), Expr::List(items) if items.is_empty())
             && matches!(ast.expr(self.condition), Expr::Literal(Literal::Bool(false)))
@@ -120,7 +120,7 @@ impl Ast {
         (self.nodes.len() - 1) as Id
     }
 
-    /// A copy of a node and all below it, for macros that write what they are given twice.
+    /// Deep-copies a node, for macros that use an argument twice.
     pub(crate) fn copy(&mut self, id: Id) -> Id {
         let mut expr = self.expr(id).clone();
         let place = self.place(id);
@@ -146,7 +146,7 @@ impl Ast {
         self.add(expr, place)
     }
 
-    /// The name that a chain of identifiers and selections spells, if it is one.
+    /// Returns the dotted name spelled by a chain of identifiers and selections; `None` for other nodes.
     pub(crate) fn qualified_name(&self, id: Id) -> Option<String> {
         match self.expr(id) {
             Expr::Ident(name) => Some(name.to_string()),

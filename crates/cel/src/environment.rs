@@ -1,4 +1,4 @@
-//! What an expression may use: variables, types that it may create, and the libraries of Kubernetes 1.36.
+//! The environment of an expression: variables, constructible types, and the libraries of Kubernetes 1.36.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -9,19 +9,19 @@ use crate::{
     types::{ObjectType, Type},
 };
 
-/// What an expression may use. Cheap to copy; copies can be extended on their own.
+/// The environment that an expression is compiled in. Cloning is cheap, and clones can be extended independently.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: Arc<HashMap<Box<str>, (usize, Type)>>,
-    /// The number of the next variable.
+    /// Number of the next declared variable.
     next: usize,
     types: Option<Arc<dyn TypeResolver>>,
     json_patch: bool,
 }
 
-/// Finds the types that an expression may create by name, such as `Object.spec` of a mutation.
+/// Resolves the types that an expression may construct by name, such as `Object.spec` in a mutation.
 pub trait TypeResolver: Send + Sync {
-    /// The type of a name.
+    /// Returns the type with a name.
     fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>>;
 }
 
@@ -32,13 +32,13 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// The environment that all uses share: no variables, all libraries but those that only some have.
+    /// The base environment: no variables, and all libraries except the opt-in ones.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a variable. Variables are numbered in the order in which they are declared; [`Bindings`](crate::Bindings)
-    /// has their values by these numbers or by name.
+    /// Declares a variable. Variables are numbered in declaration order; [`Bindings`](crate::Bindings) holds their
+    /// values by number.
     pub fn variable(mut self, name: &str, ty: Type) -> Self {
         let variables = Arc::make_mut(&mut self.variables);
         let known = variables.get(name).map(|(number, _)| *number);
@@ -47,30 +47,30 @@ impl Environment {
         self
     }
 
-    /// Without a variable. The others keep their numbers, so that one set of values serves both environments.
+    /// Removes a variable. The others keep their numbers, so that one set of bindings serves both environments.
     pub fn without(mut self, name: &str) -> Self {
         Arc::make_mut(&mut self.variables).remove(name);
         self
     }
 
-    /// With types that expressions may create.
+    /// Sets the resolver of the types that expressions may construct.
     pub fn types(mut self, types: Arc<dyn TypeResolver>) -> Self {
         self.types = Some(types);
         self
     }
 
-    /// With what mutations need to write patches.
+    /// Enables `jsonpatch.escapeKey`, for mutating admission policies.
     pub fn json_patch(mut self) -> Self {
         self.json_patch = true;
         self
     }
 
-    /// Parses and checks an expression.
+    /// Parses and type-checks an expression.
     pub fn compile(&self, source: &str) -> Result<Checked, Issues> {
         check::check(self, source, parse::parse(source)?)
     }
 
-    /// The number of a variable.
+    /// Returns the number of a variable.
     pub fn number(&self, name: &str) -> Option<usize> {
         self.variables.get(name).map(|(number, _)| *number)
     }

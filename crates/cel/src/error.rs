@@ -1,15 +1,15 @@
-//! Why an evaluation has no value.
+//! Evaluation errors.
 
 use std::fmt;
 
-/// Why an evaluation has no value.
+/// An evaluation error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The expression failed, in the words of `cel-go`. `&&`, `||` and the macros built on them may do without the failed part.
+    /// The expression failed, with `cel-go`'s message. `&&`, `||` and the macros built on them may absorb it.
     Failed(Box<str>),
-    /// It cost more than it may.
+    /// The evaluation exceeded its cost limit.
     CostLimit,
-    /// Somebody asked to stop.
+    /// The evaluation was cancelled.
     Interrupted,
 }
 
@@ -22,7 +22,7 @@ impl Error {
         Self::failed("no such overload")
     }
 
-    /// Whether nothing may go on after it.
+    /// Whether the error aborts the whole evaluation, so that no operator may absorb it.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }

@@ -1,4 +1,4 @@
-//! Names of fields as expressions write them: what CEL's grammar has no room for is escaped, as custom resources do.
+//! Escaping of field names: names that CEL's grammar does not allow are escaped as in CRD validation rules.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use formats::names::is_reserved;
 
 const WORDS: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
 
-/// The name by which expressions know a field; `None` if it has none.
+/// Returns the escaped name of a field; `None` if the field is not accessible from CEL.
 pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -33,7 +33,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(escaped))
 }
 
-/// The name that a field has in the document; `None` if no field can be meant.
+/// Returns the field name of an escaped identifier; `None` if it is not a valid escape.
 pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
     if !escaped.contains("__") {
         return Some(Cow::Borrowed(escaped));
@@ -42,7 +42,7 @@ pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
     let mut rest = escaped;
     while let Some(at) = rest.find("__") {
         let inner = &rest[at + 2..];
-        // A word has no underscore in it and is closed by two of them.
+        // An escape sequence contains no underscore and is closed by two.
         let Some(end) = inner.find('_').filter(|end| *end > 0 && inner[*end..].starts_with("__")) else {
             name.push_str(&rest[..=at]);
             rest = &rest[at + 1..];

@@ -1,15 +1,15 @@
-//! What is wrong with an expression, written with the line and a pointer at the place, as `cel-go` writes it.
+//! Parse and type-check issues, formatted as by `cel-go` with the source line and a pointer at the column.
 
 use std::fmt;
 
 use crate::ast::NOWHERE;
 
-/// How many issues are told.
+/// Maximum number of reported issues.
 const MOST: usize = 100;
-/// The longest line that is shown.
+/// Longest source line included in a report.
 const LONGEST_LINE: usize = 16_384;
 
-/// All that is wrong with an expression. Its [`Display`](fmt::Display) is what users see.
+/// All issues of an expression. [`Display`](fmt::Display) writes the text that users see.
 #[derive(Clone, Debug)]
 pub struct Issues {
     source: String,
@@ -17,14 +17,14 @@ pub struct Issues {
     total: usize,
 }
 
-/// One thing that is wrong.
+/// A parse or type-check error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// What is wrong, without its place.
+    /// The message, without its location.
     pub message: String,
-    /// Counted from 1; `None` where it is about the expression as a whole.
+    /// Line number, starting at 1; `None` if the issue concerns the expression as a whole.
     pub line: Option<usize>,
-    /// Characters before it in the line.
+    /// Number of characters before it in the line.
     pub column: usize,
 }
 
@@ -57,7 +57,7 @@ impl Issues {
         self
     }
 
-    /// The issues in the order of their places.
+    /// Iterates over the issues in source order.
     pub fn iter(&self) -> impl Iterator<Item = &Issue> {
         self.issues.iter()
     }

@@ -1,5 +1,5 @@
-//! The Common Expression Language as Kubernetes 1.36 uses it: one environment for the rules of custom resources, admission
-//! policies, match conditions and authentication mappings. No IO, no async; nothing here knows what objects there are.
+//! The Common Expression Language (CEL) as Kubernetes 1.36 uses it: one environment for CRD validation rules, admission
+//! policies, match conditions and authentication mappings. No IO, no async, and no knowledge of API kinds.
 //!
 //! ```
 //! use ferry_cel::{Bindings, Budget, Environment, Type, Value};
@@ -16,11 +16,12 @@
 //! assert_eq!(budget.spent(), 3);
 //! ```
 //!
-//! `cel-go` and the libraries in `k8s.io/apiserver` are the specification: messages, costs and what is constant are theirs.
-//! The `cel` crate was looked at first: its parser tells neither where nor what is wrong in the words that users know (or
-//! brings ANTLR along), it has no type checker and no costs, and its values are copies of documents. The grammar is small, so
-//! all of it is here: [`Environment::compile`] parses (`parse`) and checks (`check`), [`Checked::estimate`] tells the worst
-//! case (`cost`), [`Checked::program`] plans and [`Program::run`] evaluates (`program`). `library` has what can be called.
+//! `cel-go` and the libraries in `k8s.io/apiserver` are the specification for messages, costs and constant folding. The
+//! `cel` crate does not fit: its parser lacks upstream's error messages and positions (or pulls in ANTLR), it has no
+//! type checker and no cost model, and its values copy documents. The grammar is small, so all of it is here:
+//! [`Environment::compile`] parses (`parse`) and type-checks (`check`), [`Checked::estimate`] estimates the worst-case
+//! cost (`cost`), [`Checked::program`] plans and [`Program::run`] evaluates (`program`). `library` contains the
+//! functions.
 
 mod ast;
 mod check;

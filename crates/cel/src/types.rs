@@ -1,64 +1,64 @@
-//! Types of expressions. What objects have is known to whoever declares them: [`ObjectType`] is asked field by field, so
-//! that schemas are types without being copied.
+//! Types of expressions. Object types resolve their fields on demand through [`ObjectType`], so that schemas serve as
+//! types without being copied.
 
 use std::{fmt, sync::Arc};
 
 /// The type of an expression.
 #[derive(Clone, Debug)]
 pub enum Type {
-    /// Any type; what fits is found when it is evaluated.
+    /// Any type; checked at run time.
     Dyn,
-    /// What could not be typed; it fits everything so that one mistake is told once.
+    /// The type of an expression that failed to type-check; assignable to everything, to avoid follow-up errors.
     Error,
     /// The type of `null`.
     Null,
-    /// Truth.
+    /// `bool`.
     Bool,
-    /// Whole numbers of 64 bits.
+    /// `int`: signed 64-bit integers.
     Int,
-    /// Whole numbers that are not negative.
+    /// `uint`: unsigned 64-bit integers.
     Uint,
-    /// Floating-point numbers.
+    /// `double`: 64-bit floating-point numbers.
     Double,
-    /// Text.
+    /// `string`.
     String,
-    /// Bytes.
+    /// `bytes`.
     Bytes,
-    /// A point in time.
+    /// `google.protobuf.Timestamp`.
     Timestamp,
-    /// A span of time.
+    /// `google.protobuf.Duration`.
     Duration,
-    /// Lists of elements of a type.
+    /// `list`, with its element type.
     List(Arc<Type>),
-    /// Maps from keys to values.
+    /// `map`, with its key and value types.
     Map(Arc<(Type, Type)>),
-    /// A value that may be absent.
+    /// `optional_type`: a value that may be absent.
     Optional(Arc<Type>),
     /// The type of a type.
     Type(Option<Arc<Type>>),
     /// A type of Kubernetes' libraries, by name.
     Native(&'static str),
-    /// Objects with declared fields.
+    /// An object type with declared fields.
     Object(Arc<dyn ObjectType>),
-    /// A type that is not yet known.
+    /// A type parameter.
     Param(u32),
 }
 
-/// Objects with declared fields: a custom resource's schema, a built-in kind, a message that may be created.
+/// An object type with declared fields: a CRD schema, a built-in kind, or a message type that can be constructed.
 pub trait ObjectType: fmt::Debug + Send + Sync {
-    /// The name of the type; types of one name are the same.
+    /// The type name; types with equal names are equal.
     fn name(&self) -> &str;
 
-    /// The type of a field, by the name that expressions use for it.
+    /// Returns the type of a field, by its escaped name.
     fn field(&self, name: &str) -> Option<Type>;
 
-    /// Whether fields may be given values: `Name{field: value}`.
+    /// Whether objects of the type can be constructed: `Name{field: value}`.
     fn creatable(&self) -> bool {
         false
     }
 }
 
-/// The names of Kubernetes' own types.
+/// Names of the types of Kubernetes' libraries.
 pub(crate) mod names {
     pub(crate) const URL: &str = "kubernetes.URL";
     pub(crate) const QUANTITY: &str = "kubernetes.Quantity";
@@ -77,44 +77,44 @@ pub(crate) mod names {
 }
 
 impl Type {
-    /// The type of `authorizer`.
+    /// The type of the variable `authorizer`.
     pub const AUTHORIZER: Self = Self::Native(names::AUTHORIZER);
     /// The type of `authorizer.requestResource`.
     pub const RESOURCE_CHECK: Self = Self::Native(names::RESOURCE_CHECK);
     /// The type of quantities.
     pub const QUANTITY: Self = Self::Native(names::QUANTITY);
 
-    /// Lists of a type.
+    /// A list type.
     pub fn list(of: Self) -> Self {
         Self::List(Arc::new(of))
     }
 
-    /// Maps from a type to a type.
+    /// A map type.
     pub fn map(key: Self, value: Self) -> Self {
         Self::Map(Arc::new((key, value)))
     }
 
-    /// A value of a type that may be absent.
+    /// An optional type.
     pub fn optional(of: Self) -> Self {
         Self::Optional(Arc::new(of))
     }
 
-    /// Objects whose fields somebody knows.
+    /// An object type.
     pub fn object(of: impl ObjectType + 'static) -> Self {
         Self::Object(Arc::new(of))
     }
 
-    /// Whether it is the type of truth values, as rules must be.
+    /// Whether this is `bool`, as required of validation rules.
     pub fn is_bool(&self) -> bool {
         matches!(self, Self::Bool)
     }
 
-    /// Whether it is the type of texts, as message expressions must be.
+    /// Whether this is `string`, as required of message expressions.
     pub fn is_string(&self) -> bool {
         matches!(self, Self::String)
     }
 
-    /// The name as declarations have it, which differs from what messages of the checker say for times and `null`.
+    /// Returns the declared name, which differs from the type checker's messages for timestamps, durations and `null`.
     pub fn declared(&self) -> String {
         match self {
             Self::List(of) => format!("list({})", of.declared()),
@@ -129,12 +129,12 @@ impl Type {
         matches!(self, Self::Dyn | Self::Error)
     }
 
-    /// Opaque types have no fields at all; the other native ones are objects whose fields nobody knows.
+    /// Whether the type is opaque: opaque types have no fields; other native types are objects with undeclared fields.
     pub(crate) fn is_opaque(&self) -> bool {
         matches!(self, Self::Optional(_) | Self::Native(names::IP | names::CIDR))
     }
 
-    /// The name without what it is applied to.
+    /// Returns the type name without type parameters.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
@@ -159,7 +159,7 @@ impl Type {
     }
 }
 
-/// Two types are equal if they are the same in every part.
+/// Structural equality.
 impl PartialEq for Type {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -174,7 +174,7 @@ impl PartialEq for Type {
     }
 }
 
-/// As messages about types write them.
+/// Formats the type as the type checker's messages do.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

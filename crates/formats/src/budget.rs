@@ -1,24 +1,25 @@
-//! How much memory one decoded object may take.
+//! The memory limit of one decoded object.
 //!
-//! Few bytes can stand for many values: `[{},{},…]`, a YAML alias, an empty protobuf message. Every decoder charges what it
-//! makes to a [`Budget`] and stops when it is spent, so that what a client sends costs a bounded multiple of its size.
+//! A few bytes can encode many values: `[{},{},…]`, a YAML alias, an empty protobuf message. Every decoder charges its
+//! allocations to a [`Budget`] and fails when it is exceeded, so that memory use is a bounded multiple of the input
+//! size.
 
-/// What an object may take, in bytes: an object of upstream's largest size with room to spare.
+/// Memory limit of an object in bytes: upstream's largest object size, with a margin.
 const LIMIT: usize = 40 << 20;
-/// A node of a map holds eleven entries, whether they are used or not.
+/// Cost of a map's first B-tree node, which has room for eleven entries.
 const MAP: usize = 640;
-/// A map is at least half full beyond its first node.
+/// Cost of a further map entry: B-tree nodes are at least half full.
 const ENTRY: usize = 112;
-/// A list may have twice the room that it uses.
+/// Cost of a list element: a vector's capacity may be twice its length.
 const ELEMENT: usize = 64;
 
-/// The memory that is left for an object.
+/// The memory left for an object.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: usize,
 }
 
-/// The object would take too much memory.
+/// The object exceeds the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object takes more memory than {} MiB", LIMIT >> 20)]
 pub struct Exceeded;
@@ -30,18 +31,18 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// For what is copied while it is used.
+    /// Creates a quarter of the budget, for objects that are copied while in use.
     pub fn quarter() -> Self {
         Self { left: LIMIT / 4 }
     }
 
-    /// A text of so many bytes.
+    /// Charges a string of `length` bytes.
     #[inline]
     pub fn text(&mut self, length: usize) -> Result<(), Exceeded> {
         self.take(length)
     }
 
-    /// An entry of a map that has `before` entries, with a key of so many bytes.
+    /// Charges an entry of a map that has `before` entries, with a key of `key` bytes.
     #[inline]
     pub fn entry(&mut self, before: usize, key: usize) -> Result<(), Exceeded> {
         self.take(
@@ -55,7 +56,7 @@ impl Budget {
         )
     }
 
-    /// An element of a list.
+    /// Charges a list element.
     #[inline]
     pub fn element(&mut self) -> Result<(), Exceeded> {
         self.take(ELEMENT)

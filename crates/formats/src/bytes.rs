@@ -1,8 +1,8 @@
-//! Bytes as text, in base64 as Go reads it: line ends are skipped, and so are the last bits that stand for nothing.
+//! Base64 as Go decodes it: line breaks and non-zero trailing bits are ignored.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// How Go would write the bytes that a text stands for, where that is something else, or what is wrong with it in Go's words.
+/// Returns Go's encoding of the decoded bytes if it differs from `text`; the error is Go's message.
 pub fn canonical(text: &str) -> Result<Option<String>, String> {
     if BASE64_STANDARD.decode(text.as_bytes()).is_ok() {
         return Ok(None);
@@ -11,7 +11,7 @@ pub fn canonical(text: &str) -> Result<Option<String>, String> {
     Ok(Some(BASE64_STANDARD.encode(bytes)))
 }
 
-/// The bytes, or the place that Go names.
+/// Decodes base64; the error is the offset of the invalid byte, as Go reports it.
 fn loose(text: &[u8]) -> Result<Vec<u8>, usize> {
     let line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let (mut out, mut bits, mut count) = (Vec::new(), 0u32, 0);
@@ -31,7 +31,7 @@ fn loose(text: &[u8]) -> Result<Vec<u8>, usize> {
     if count == 0 { Ok(out) } else { Err(text.len() - count) }
 }
 
-/// What is at `at` must be the padding that ends the text, after some letters of four.
+/// Checks that `at` is the padding that ends the input, after `letters` characters of a group of four.
 fn padding(text: &[u8], at: usize, letters: usize) -> Result<(), usize> {
     if text[at] != b'=' || letters < 2 {
         return Err(at);

@@ -1,10 +1,10 @@
-//! The schedules of cron: five fields or a word such as `@daily`, and time zones.
+//! Cron schedules: five fields or a descriptor such as `@daily`, and time zones.
 
 use jiff::tz::TimeZone;
 
 use crate::duration;
 
-/// A field: its least and greatest number, and names for numbers from the least on.
+/// A schedule field: its bounds, and the names of its values, starting at the lower bound.
 struct Field {
     min: u64,
     max: u64,
@@ -21,7 +21,7 @@ const FIELDS: [Field; 5] = [
     Field { min: 0, max: 6, names: DAYS },
 ];
 
-/// What is wrong with a schedule, as upstream's parser says it.
+/// Validates a cron schedule; the error is upstream's message.
 pub fn check(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     let zoned = rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=");
@@ -41,7 +41,7 @@ pub fn check(schedule: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the database of time zones has a zone of this very name; `Local` is one to Go.
+/// Whether the time zone database has a zone with exactly this name; Go also accepts `Local`.
 pub fn is_time_zone(name: &str) -> bool {
     name == "Local" || TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name))
 }

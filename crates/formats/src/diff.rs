@@ -1,10 +1,10 @@
-//! The difference of two texts as upstream's library tells it: their lines, with three lines around every change.
+//! Unified diffs as upstream's library writes them: lines, with three lines of context around every change.
 
 use std::{collections::HashMap, ops::Range};
 
 const CONTEXT: usize = 3;
 
-/// One step of turning the old lines into the new.
+/// An edit operation that turns old lines into new ones.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Keep(usize, usize),
@@ -12,7 +12,7 @@ enum Step {
     Add(usize),
 }
 
-/// What changed between two texts.
+/// Returns the unified diff of two texts.
 pub fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let (old, new) = (&old[..], &new[..]);
@@ -67,10 +67,10 @@ fn range(lines: &[usize]) -> String {
     }
 }
 
-/// More lines than this are not searched: the change is told as a whole.
+/// Line limit; longer texts are reported as replaced as a whole.
 const MOST_LINES: usize = 5000;
 
-/// The steps between two texts, found as upstream's library finds them: the longest common run first, then what lies
+/// Returns the edit operations between two texts by upstream's algorithm: the longest common run first, then the parts
 /// before and after it.
 fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
     let mut runs = Vec::new();
@@ -98,7 +98,7 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Where each line stands; in long texts, lines that are everywhere are no landmarks.
+/// Indexes the positions of each line; in long texts, very frequent lines are ignored.
 fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in lines.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Durations as Go writes them: `1h15m30.5s`. Protobuf carries them as nanoseconds.
+//! Durations as Go formats them: `1h15m30.5s`. Protobuf encodes them as nanoseconds.
 
-/// Units, longest first, in nanoseconds.
+/// Units in nanoseconds, longest first.
 const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -12,7 +12,7 @@ const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
 ];
 
-/// Reads a duration in nanoseconds, or says what is wrong in the words of Go.
+/// Parses a duration into nanoseconds; the error is Go's message.
 pub fn read(text: &str) -> Result<i64, String> {
     parse(text).ok_or_else(|| {
         let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -30,7 +30,7 @@ pub fn read(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Reads a duration in nanoseconds; `None` for what is none or does not fit.
+/// Parses a duration into nanoseconds; `None` if it is invalid or out of range.
 pub fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -56,8 +56,8 @@ pub fn parse(text: &str) -> Option<i64> {
     }
 }
 
-/// Reads a duration as schemas mean it: as Go has it, or in numbers with units that may be spelled out, up to weeks,
-/// wherever they stand.
+/// Parses a duration of the schema format `duration`: Go's syntax, or numbers with units up to weeks, which may be
+/// spelled out, anywhere in the text.
 pub fn lenient(text: &str) -> Option<i64> {
     const UNITS: [(&[&str], &str, i64); 8] = [
         (&["ns"], "nano", 1),
@@ -93,7 +93,7 @@ pub fn lenient(text: &str) -> Option<i64> {
     total
 }
 
-/// A number and its unit, in nanoseconds, and what follows.
+/// Parses a number with its unit; returns nanoseconds and the rest of the text.
 fn term(text: &str) -> Option<(u64, &str)> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);
@@ -109,7 +109,7 @@ fn term(text: &str) -> Option<(u64, &str)> {
     Some((whole.checked_mul(*scale)?.checked_add(part as u64)?, after))
 }
 
-/// Writes nanoseconds as Go does.
+/// Formats nanoseconds as Go does.
 pub fn write(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let total = nanos.unsigned_abs();
@@ -130,7 +130,7 @@ pub fn write(nanos: i64) -> String {
     }
 }
 
-/// `value / unit` without trailing zeros.
+/// Formats `value / unit` without trailing zeros.
 fn decimal(value: u64, unit: u64) -> String {
     let (whole, fraction) = (value / unit, value % unit);
     if fraction == 0 {

@@ -1,9 +1,8 @@
-//! The formats in which Kubernetes says things, as Go and upstream's libraries read and write them: JSON, YAML, the wire format
-//! of protobuf, quantities, durations, times, schedules, patterns, URLs, addresses, names, and the formats that schemas name.
-//! What cannot be read is refused in their words.
+//! The data formats of Kubernetes, parsed and formatted as Go and upstream's libraries do: JSON, YAML, the protobuf
+//! wire format, quantities, durations, times, cron schedules, regular expressions, URLs, IP addresses, names, and the
+//! formats of OpenAPI schemas. Errors have upstream's messages.
 //!
-//! Nothing here knows a kind of object, and everything that a client can send is bounded in depth, size and memory
-//! ([`budget`]).
+//! This crate knows no API kinds, and bounds all client input in depth, size and memory ([`budget`]).
 
 pub mod budget;
 pub mod bytes;
@@ -22,7 +21,7 @@ pub mod url;
 pub mod wire;
 pub mod yaml;
 
-/// Any JSON.
+/// A JSON value.
 pub type Value = serde_json::Value;
 /// The entries of a JSON object.
 pub type Map = serde_json::Map<String, serde_json::Value>;

@@ -1,4 +1,4 @@
-//! The formats that schemas name: `date-time`, `ipv4`, `uuid`, …; what upstream's library takes for one of them.
+//! The `format`s of OpenAPI schemas: `date-time`, `ipv4`, `uuid`, …, validated as upstream's library does.
 
 use std::{net::Ipv6Addr, sync::LazyLock};
 
@@ -7,7 +7,7 @@ use regex::Regex;
 
 use crate::{duration, net, pattern, url::Url};
 
-/// Whether a text has the format of a name; `None` for a name that stands for none.
+/// Whether a string conforms to a format; `None` for an unknown format.
 pub fn check(name: &str, text: &str) -> Option<bool> {
     let name = name.replace('-', "");
     if let Some((_, pattern)) = PATTERNS.iter().find(|(known, _)| *known == name) {
@@ -16,7 +16,7 @@ pub fn check(name: &str, text: &str) -> Option<bool> {
     FORMATS.iter().find(|(known, _)| *known == name).map(|(_, right)| right(text))
 }
 
-/// Whether a name stands for a format of values of a type; an empty type is taken for that of texts.
+/// Whether a format is known for a schema type; an empty type means `string`.
 pub fn is_known(ty: &str, name: &str) -> bool {
     match ty {
         "" | "string" => check(name, "").is_some(),
@@ -28,7 +28,7 @@ pub fn is_known(ty: &str, name: &str) -> bool {
 
 type Right = fn(&str) -> bool;
 
-/// Those that are more than a pattern; names have no dashes.
+/// Formats validated by a function, by name without dashes.
 const FORMATS: &[(&str, Right)] = &[
     ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|c| c.is_ascii_hexdigit())),
     ("uri", |text| Url::parse(text).is_ok()),
@@ -51,7 +51,7 @@ const FORMATS: &[(&str, Right)] = &[
     ("k8slongname", |text| text.len() <= 253 && text.split('.').all(is_label)),
 ];
 
-/// Those that are a pattern.
+/// Formats validated by a regular expression.
 static PATTERNS: LazyLock<[(&str, Regex); 7]> = LazyLock::new(|| {
     let hex = "[0-9a-fA-F]";
     let uuid = |version: &str, variant: &str| {
@@ -71,7 +71,7 @@ static PATTERNS: LazyLock<[(&str, Regex); 7]> = LazyLock::new(|| {
     ]
 });
 
-/// How long the parts may be is checked beside it.
+/// Hostname pattern; label lengths are checked separately.
 static HOSTNAME: LazyLock<Regex> = LazyLock::new(|| {
     let sign = r"a-zA-Z0-9\p{S}\p{L}";
     let single = format!("[{sign}](-?[{sign}]*)?");
@@ -101,7 +101,7 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(inner)
 }
 
-/// `2006-01-02`
+/// Whether the text is a date such as `2006-01-02`.
 fn is_date(text: &str) -> bool {
     let part = |from: usize, to: usize| {
         text.get(from..to).filter(|part| part.bytes().all(|c| c.is_ascii_digit())).and_then(|part| part.parse().ok())
@@ -111,7 +111,8 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && marks(4) && marks(7) && date().is_some()
 }
 
-/// A date and what follows the first `t`; how late it is is compared as text.
+/// Whether the text is a date and a time after the first `t`; hours, minutes and seconds are bounded by string
+/// comparison.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
@@ -120,7 +121,8 @@ fn is_date_time(text: &str) -> bool {
     told.is_some_and(|told| &told[1] <= "23" && &told[2] <= "59" && &told[3] <= "59")
 }
 
-/// Six, eight or twenty bytes, with one sign between all of them, with dots between pairs, or without any.
+/// Whether the text is a MAC address of six, eight or twenty bytes: separated by one character, by dots between pairs,
+/// or without separators.
 fn is_mac(text: &str) -> bool {
     let groups = |sign: char, width: usize, counts: &[usize]| {
         let parts: Vec<&str> = text.split(sign).collect();
@@ -150,7 +152,7 @@ fn is_isbn13(text: &str) -> bool {
     valid && digits.iter().zip([1, 3].iter().cycle()).map(|(digit, factor)| digit * factor).sum::<u32>() % 10 == 0
 }
 
-/// The number of a card, whose last digit follows from the others.
+/// Whether the text is a credit card number with a valid check digit.
 fn is_credit_card(text: &str) -> bool {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let doubled = |(at, digit): (usize, u32)| if at % 2 == 0 { digit } else { digit * 2 / 10 + digit * 2 % 10 };
@@ -158,7 +160,7 @@ fn is_credit_card(text: &str) -> bool {
     matches(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
-/// `name@domain`, or that in angle brackets after somebody's name.
+/// Whether the text is an email address: `name@domain`, or that in angle brackets after a display name.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>') {

@@ -1,21 +1,21 @@
-//! The forms of names: DNS labels and subdomains, label keys and values, path segments, ports, keys, variables.
+//! Validation of names: DNS labels and subdomains, label keys and values, path segments, ports, keys, variables.
 //!
-//! Each function returns what is wrong with a text, in upstream's words; nothing when it is right.
+//! Each function returns upstream's error messages for a text; an empty list means that it is valid.
 
 use std::borrow::Cow;
 
-/// A form: what is wrong with a text.
+/// A name validation function; returns the error messages.
 pub type Form = fn(&str) -> Vec<String>;
 
-/// The sentence for a bad DNS subdomain.
+/// Error message for an invalid DNS subdomain.
 pub const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-/// The sentence for a bad DNS label.
+/// Error message for an invalid DNS label.
 pub const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
     and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-/// The sentence for a bad RFC 1035 label.
+/// Error message for an invalid RFC 1035 label.
 pub const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
     is '[a-z]([-a-z0-9]*[a-z0-9])?')";
@@ -43,23 +43,23 @@ const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic char
     alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
     '[A-Za-z_][A-Za-z0-9_]*')";
 
-/// What is said about a text that is too long.
+/// Error message for a text that exceeds its maximum length.
 pub fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// What is said about a label that is too long.
+/// Error message of declarative validation for a text that exceeds its maximum length.
 fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
 
-/// Faults in the words of rules that upstream declares at the types.
+/// Rewords length errors as upstream's declarative validation does.
 pub fn in_bytes(faults: Vec<String>, max: usize) -> Vec<String> {
     let told = |fault: String| if fault == too_long(max) { too_many_bytes(max) } else { fault };
     faults.into_iter().map(told).collect()
 }
 
-/// As [`subdomain`], in any case of letters, in the words of rules that upstream declares at the types.
+/// Validates a case-insensitive DNS subdomain, with the messages of upstream's declarative validation.
 pub fn long_name_caseless(text: &str) -> Vec<String> {
     const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
         with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
@@ -68,7 +68,7 @@ pub fn long_name_caseless(text: &str) -> Vec<String> {
     in_bytes(subdomain_caseless(text), 253).into_iter().map(told).collect()
 }
 
-/// What is said about a number outside a range.
+/// Error message for a number outside a range.
 pub fn range(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
@@ -93,22 +93,22 @@ fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// What is wrong with `text` as a DNS subdomain (most names).
+/// Validates a DNS subdomain (most object names).
 pub fn subdomain(text: &str) -> Vec<String> {
     check(text, 253, is_subdomain(text), SUBDOMAIN)
 }
 
-/// As [`subdomain`], in any case of letters.
+/// Validates a case-insensitive DNS subdomain.
 pub fn subdomain_caseless(text: &str) -> Vec<String> {
     subdomain(&text.to_lowercase())
 }
 
-/// As [`subdomain`], for a text of which only the beginning is known.
+/// Validates a prefix of a DNS subdomain (`generateName`).
 pub fn prefix_of_subdomain(text: &str) -> Vec<String> {
     subdomain(&masked(text))
 }
 
-/// A text to which something is added: a dash at its end is followed by something.
+/// Replaces a trailing dash of a name prefix by a letter, because a suffix will follow it.
 pub fn masked(text: &str) -> Cow<'_, str> {
     match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
         Some(rest) => Cow::Owned(format!("{rest}a")),
@@ -116,7 +116,7 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What is wrong with `text` as a DNS subdomain that may have underscores (search domains).
+/// Validates a DNS subdomain that may contain underscores (search domains).
 pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
     let label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
@@ -127,23 +127,23 @@ pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
     check(text, 253, text.split('.').all(label), UNDERSCORES)
 }
 
-/// What is wrong with `text` as a DNS subdomain that begins with `*.`.
+/// Validates a DNS subdomain that begins with `*.`.
 pub fn wildcard(text: &str) -> Vec<String> {
     check(text, 253, text.strip_prefix("*.").is_some_and(is_subdomain), WILDCARD)
 }
 
-/// What is wrong with `text` as a DNS label (namespaces, containers).
+/// Validates a DNS label (namespaces, containers).
 pub fn label(text: &str) -> Vec<String> {
     let message = if !is_label(text) && is_subdomain(text) { "must not contain dots" } else { LABEL };
     check(text, 63, is_label(text), message)
 }
 
-/// What is wrong with `text` as an RFC 1035 label (resources of custom kinds).
+/// Validates an RFC 1035 label (custom resource names).
 pub fn label_1035(text: &str) -> Vec<String> {
     check(text, 63, is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()), LABEL_1035)
 }
 
-/// What is wrong with `text` as a segment of a path (RBAC names).
+/// Validates a path segment (RBAC names).
 pub fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -152,7 +152,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
     characters.map(|character| format!("may not contain '{character}'")).collect()
 }
 
-/// What is wrong with `text` as a key of labels, annotations and taints.
+/// Validates a qualified name: a key of labels, annotations and taints.
 pub fn qualified(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match text.split_once('/') {
@@ -185,7 +185,7 @@ pub fn qualified(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with `text` as the value of a label.
+/// Validates a label value.
 pub fn label_value(text: &str) -> Vec<String> {
     let mut faults = check(text, usize::MAX, is_value(text), LABEL_VALUE);
     if text.len() > 63 {
@@ -202,7 +202,7 @@ fn is_value(text: &str) -> bool {
         && bytes.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
-/// What is wrong with `text` as a key of a ConfigMap or Secret.
+/// Validates a key of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
     let right = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     let mut faults = check(text, 253, right, CONFIG_KEY);
@@ -215,7 +215,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with `text` as the name of an environment variable.
+/// Validates an environment variable name.
 pub fn variable(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.is_empty() {
@@ -227,7 +227,7 @@ pub fn variable(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with `text` as the name of a port.
+/// Validates a port name.
 pub fn port(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > 15 {
@@ -248,24 +248,24 @@ pub fn port(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with `text` as the name of an HTTP header.
+/// Validates an HTTP header name.
 pub fn header(text: &str) -> Vec<String> {
     check(text, usize::MAX, !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), HEADER)
 }
 
-/// What is wrong with `text` as a percentage.
+/// Validates a percentage.
 pub fn percent(text: &str) -> Vec<String> {
     let number = text.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
     check(text, usize::MAX, number, PERCENT)
 }
 
-/// What is wrong with `text` as a C identifier.
+/// Validates a C identifier.
 pub fn c_identifier(text: &str) -> Vec<String> {
     let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
 }
 
-/// Words that no variable or function of an expression may have for its name.
+/// CEL's reserved words, which are invalid as names of variables and functions.
 pub const RESERVED: [&str; 18] = [
     "as",
     "break",
@@ -287,17 +287,17 @@ pub const RESERVED: [&str; 18] = [
     "while",
 ];
 
-/// Whether an expression takes a word for something else than a name.
+/// Whether a word is reserved in CEL.
 pub fn is_reserved(word: &str) -> bool {
     matches!(word, "true" | "false" | "null") || RESERVED.contains(&word)
 }
 
-/// What is wrong with `text` as a version.
+/// Validates a semantic version.
 pub fn semver(text: &str) -> Vec<String> {
     unless(is_version(text), "must be a string compatible with semver.org spec 2.0.0")
 }
 
-/// Three numbers, and perhaps a pre-release and a build.
+/// Whether the text is three numbers with an optional pre-release and build.
 fn is_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
@@ -313,24 +313,24 @@ fn is_version(text: &str) -> bool {
         })
 }
 
-/// `fault` unless a text is right.
+/// Returns `fault` if the condition is false.
 pub fn unless(right: bool, fault: &str) -> Vec<String> {
     if right { Vec::new() } else { vec![fault.to_owned()] }
 }
 
-/// What is wrong with a path that may not go up.
+/// Validates a path without `..` elements.
 pub fn no_backsteps(text: &str) -> Vec<String> {
     unless(text.split('/').all(|part| part != ".."), "must not contain '..'")
 }
 
-/// What is wrong with a path inside a volume.
+/// Validates a relative path inside a volume.
 pub fn relative(text: &str) -> Vec<String> {
     let mut faults = unless(!text.starts_with('/'), "must be a relative path");
     faults.extend(no_backsteps(text));
     faults
 }
 
-/// What is wrong with a path inside a volume whose first part is not one that kubelets use.
+/// Validates a relative path inside a volume whose first element is not reserved for the kubelet.
 pub fn inner(text: &str) -> Vec<String> {
     let mut faults = relative(text);
     faults.extend(unless(!text.starts_with("..") || text.starts_with("../"), "must not start with '..'"));

@@ -1,8 +1,8 @@
-//! Addresses and networks as Go read them of old: parts may have leading zeros.
+//! Legacy parsing of IP addresses and CIDRs: as in old versions of Go, octets may have leading zeros.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An address, also with leading zeros in its parts.
+/// Parses an IP address whose octets may have leading zeros.
 pub fn lenient_ip(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);
@@ -18,7 +18,7 @@ pub fn lenient_ip(text: &str) -> Option<IpAddr> {
     trimmed.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// A network as it is written: address and length of the prefix.
+/// Parses a CIDR into its unmasked address and prefix length.
 pub fn lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
     let (ip, length) = text.split_once('/')?;
     let ip = lenient_ip(ip)?;

@@ -1,13 +1,13 @@
-//! The place in an object that a decoder is at, kept on the stack and written out only when there is something to say.
+//! Field paths of decoders: kept on the stack and formatted only for messages.
 
 use std::fmt;
 
-/// A place, as a chain towards the top of the object.
+/// A field path, linked to its parent.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
     step: Step<'a>,
-    /// How many steps there are to here.
+    /// Number of steps from the top.
     pub depth: usize,
 }
 
@@ -20,28 +20,28 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The object itself.
+    /// The path of the object itself.
     pub const TOP: Path<'static> = Path { parent: None, step: Step::Top, depth: 0 };
 
-    /// A field of the struct that is here.
+    /// Appends a field of a struct.
     #[inline]
     pub fn field<'b>(&'b self, name: &'b str) -> Path<'b> {
         self.step(Step::Field(name))
     }
 
-    /// A key of the map that is here.
+    /// Appends a key of a map.
     #[inline]
     pub fn key<'b>(&'b self, name: &'b str) -> Path<'b> {
         self.step(Step::Key(name))
     }
 
-    /// An element of the list that is here.
+    /// Appends an index of a list.
     #[inline]
     pub fn index(&'a self, at: usize) -> Path<'a> {
         self.step(Step::Index(at))
     }
 
-    /// The fields alone, without keys and indexes: `spec.containers.image`.
+    /// Formats the fields without keys and indexes: `spec.containers.image`.
     pub fn fields(&self) -> String {
         let mut out = self.parent.map(Path::fields).unwrap_or_default();
         if let Step::Field(name) = self.step {
@@ -59,7 +59,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// `spec.containers[0].image`
+/// Formats the path: `spec.containers[0].image`.
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(parent) = self.parent else { return Ok(()) };

@@ -1,14 +1,14 @@
-//! Patterns. Go's are RE2's; the `regex` crate's differ in details, which [`compile`] puts right: classes such as `\d`
-//! are ASCII, a brace that repeats nothing stands for itself, `\Q…\E` quotes.
+//! Regular expressions. Go uses RE2 syntax; [`compile`] translates the details in which the `regex` crate differs:
+//! classes such as `\d` are ASCII, a brace that is not a repetition is literal, `\Q…\E` quotes.
 
 use std::fmt::Write;
 
 use regex::{Regex, RegexBuilder};
 
-/// The size that a compiled pattern may have.
+/// Size limit of a compiled pattern.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Compiles a pattern; what is wrong with one is told in Go's words.
+/// Compiles a pattern; the error is Go's message.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let translated = translate(pattern).map_err(|reason| format!("error parsing regexp: {reason}"))?;
     RegexBuilder::new(&translated)
@@ -18,7 +18,7 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
         .map_err(|error| format!("error parsing regexp: {}", reason(pattern, &error)))
 }
 
-/// Why Go would not take a pattern that the crate does not take.
+/// Returns Go's message for a pattern that the `regex` crate rejects.
 fn reason(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let says = |part: &str| text.contains(part);
@@ -42,7 +42,7 @@ fn reason(pattern: &str, error: &regex::Error) -> String {
     }
 }
 
-/// A pattern of Go as the crate wants it.
+/// Translates a Go pattern to the syntax of the `regex` crate.
 fn translate(pattern: &str) -> Result<String, String> {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern;
@@ -80,7 +80,7 @@ fn translate(pattern: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The beginning of a class: a bracket right after it stands for itself.
+/// Translates the start of a character class: a bracket right after it is literal.
 fn open_class(rest: &str, out: &mut String) -> usize {
     let head = if rest.starts_with("[^") { "[^" } else { "[" };
     out.push_str(head);
@@ -91,7 +91,7 @@ fn open_class(rest: &str, out: &mut String) -> usize {
     head.len()
 }
 
-/// Whether a brace says how often: `{2}`, `{2,}`, `{2,3}`.
+/// Whether a brace starts a repetition: `{2}`, `{2,}`, `{2,3}`.
 fn repeats(rest: &str) -> bool {
     let Some((inner, _)) = rest[1..].split_once('}') else { return false };
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
@@ -101,7 +101,7 @@ fn repeats(rest: &str) -> bool {
     }
 }
 
-/// Whether a brace ends what an open one began.
+/// Whether a closing brace matches an open one that is not literal.
 fn closes(out: &str) -> bool {
     let bytes = out.as_bytes();
     out.rfind('{').is_some_and(|at| {
@@ -112,7 +112,7 @@ fn closes(out: &str) -> bool {
     })
 }
 
-/// Writes what an escape means; how long it was.
+/// Translates an escape and returns its length.
 fn escape(rest: &str, in_class: bool, out: &mut String) -> Result<usize, String> {
     let Some(letter) = rest[1..].chars().next() else {
         return Err("trailing backslash at end of expression: ``".into());
@@ -164,7 +164,7 @@ fn octal(rest: &str, out: &mut String) -> Result<usize, String> {
     Ok(1 + digits.len())
 }
 
-/// `\pL`, `\p{Greek}`, `\x41`, `\x{41}` are alike in both.
+/// Copies an escape with the same syntax in both: `\pL`, `\p{Greek}`, `\x41`, `\x{41}`.
 fn braced(rest: &str, out: &mut String) -> usize {
     let end = match rest[2..].starts_with('{') {
         true => rest.find('}').map_or(rest.len(), |at| at + 1),
@@ -202,7 +202,7 @@ mod tests {
         check(r"^\p{Greek}$", "α", true);
         check("(?i)^ABC$", "abc", true);
         for bad in ["(", "[", "*", r"\", r"\y", "(?x)a", "a**", "x{1001}"] {
-            // Go allows no more than 1,000 repetitions; the crate's limit is by size.
+            // Go limits repetitions to 1,000; the crate limits the compiled size.
             assert!(compile(bad).is_err() || bad == "a**" || bad == "x{1001}", "{bad}");
         }
     }

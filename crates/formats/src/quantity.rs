@@ -1,17 +1,17 @@
-//! Quantities such as `100m`, `1.5Gi` or `1e3`: parsed, compared, and written in upstream's canonical form.
+//! Resource quantities such as `100m`, `1.5Gi` or `1e3`: parsed, compared, and formatted in upstream's canonical form.
 //!
-//! Like upstream's they are either a whole number with a power of ten, or a decimal when that has no room; only the former
-//! can be integers.
+//! As upstream, a quantity is an `i64` with a power of ten, or a decimal if that overflows; only the former converts to
+//! an integer.
 
 use std::{cmp::Ordering, fmt};
 
-/// An amount in billionths, with the family of suffixes it was written in. Amounts are equal however they were written.
+/// A resource quantity in nanos, with the format of its suffix. Equality ignores the format.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// The largest numbers stand for all that are larger.
+    /// The amount in billionths, saturated at the bounds of the type.
     nanos: i128,
     form: Form,
-    /// Value and power of ten; `None` when it is kept as a decimal.
+    /// Value and power of ten; `None` if the quantity is a decimal.
     small: Option<(i64, i32)>,
 }
 
@@ -31,10 +31,10 @@ const NUMERIC: &str = "unable to parse numeric part of quantity";
 const SUFFIX: &str = "unable to parse quantity's suffix";
 
 const UNIT: i128 = 1_000_000_000;
-/// The most digits that are looked at.
+/// Maximum number of significant digits.
 const DIGITS: usize = 36;
 
-/// Whether a text is certainly what [`Quantity`] writes for it: up to three digits and a suffix.
+/// Whether a text is known to be in canonical form: one to three digits and a suffix.
 pub fn is_canonical(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     matches!(digits, 1..=3)
@@ -46,21 +46,21 @@ pub fn is_canonical(text: &str) -> bool {
 }
 
 impl Quantity {
-    /// Nothing.
+    /// The quantity zero.
     pub const ZERO: Self = Self { nanos: 0, form: Form::Decimal, small: Some((0, 0)) };
 
-    /// A quantity in canonical form, or what is wrong with it in upstream's words.
+    /// Returns the canonical form of a quantity; the error is upstream's message.
     pub fn canonical(text: &str) -> Result<String, &'static str> {
         let quantity = Self::read(text)?;
         if quantity.is_saturated() { Err(NUMERIC) } else { Ok(quantity.to_string()) }
     }
 
-    /// Reads a quantity; `None` for what is none, and for what is too large to be written again.
+    /// Parses a quantity; `None` if it is invalid or too large to be formatted.
     pub fn parse(text: &str) -> Option<Self> {
         Self::read(text).ok().filter(|quantity| !quantity.is_saturated())
     }
 
-    /// Reads a quantity, or says what is wrong in upstream's words.
+    /// Parses a quantity; the error is upstream's message.
     pub fn read(text: &str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err(WRONG);
@@ -81,38 +81,38 @@ impl Quantity {
         Ok(if text.starts_with('-') { amount.negative() } else { amount })
     }
 
-    /// A whole number.
+    /// Creates a quantity from an integer.
     pub fn whole(value: i64) -> Self {
         Self { nanos: i128::from(value) * UNIT, form: Form::Decimal, small: Some((value, 0)) }
     }
 
-    /// Whether it is nothing.
+    /// Whether the quantity is zero.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether there was no room for all of it.
+    /// Whether the quantity is saturated.
     fn is_saturated(self) -> bool {
         self.nanos.abs() == i128::MAX
     }
 
-    /// Whether it is less than nothing.
+    /// Whether the quantity is negative.
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// The sum, written as the first is unless that is nothing.
+    /// Adds, keeping the format of `self` unless `self` is zero.
     pub fn plus(self, other: Self) -> Self {
         let form = if self.nanos == 0 { other.form } else { self.form };
         Self { nanos: self.nanos.saturating_add(other.nanos), form, small: self.small_sum(other) }
     }
 
-    /// The difference, written as the first is unless that is nothing.
+    /// Subtracts, keeping the format of `self` unless `self` is zero.
     pub fn minus(self, other: Self) -> Self {
         self.plus(other.negative())
     }
 
-    /// What is as much less than nothing as this is more.
+    /// Returns the negated quantity.
     pub fn negative(self) -> Self {
         let small = self.small.and_then(|(value, scale)| Some((value.checked_neg()?, scale)));
         Self { nanos: -self.nanos, small, ..self }
@@ -128,23 +128,23 @@ impl Quantity {
         Some((at(a)?.checked_add(at(b)?)?, scale))
     }
 
-    /// In thousandths, rounded up: what CPU is counted in.
+    /// Returns thousandths, rounded up, as used for CPU.
     pub fn millis(self) -> i64 {
         clamp(ceil(self.nanos, 1_000_000))
     }
 
-    /// In whole units, rounded up: what memory is counted in.
+    /// Returns whole units, rounded up, as used for memory.
     pub fn value(self) -> i64 {
         clamp(ceil(self.nanos, UNIT))
     }
 
-    /// As an integer, where upstream can tell it exactly.
+    /// Returns the quantity as an integer, where upstream converts it exactly.
     pub fn integer(self) -> Option<i64> {
         let (value, scale) = self.small?;
         value.checked_mul(10i64.checked_pow(u32::try_from(scale).ok()?)?)
     }
 
-    /// As the nearest float.
+    /// Returns the nearest float.
     pub fn float(self) -> f64 {
         match self.small {
             Some((value, scale)) => value as f64 * 10f64.powi(scale),
@@ -153,7 +153,8 @@ impl Quantity {
     }
 }
 
-/// The parts of a text: digits before the point without zeros at their beginning, digits after it, and what the suffix says.
+/// The parts of a quantity: integer digits without leading zeros, fraction digits, and the suffix's format and
+/// exponent.
 struct Written<'a> {
     whole: &'a str,
     fraction: &'a str,
@@ -162,7 +163,7 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// The amount as a number with a power of ten, if upstream keeps it as one.
+    /// Returns the quantity as an integer with a power of ten, if upstream represents it so.
     fn small(&self) -> Option<Quantity> {
         let (whole, fraction) = (self.whole.len() as i32, self.fraction.len() as i32);
         let (value, scale) = if self.form == Form::Binary {
@@ -177,7 +178,7 @@ impl Written<'_> {
         Some(Quantity { nanos: scaled(value.into(), scale), form: self.form, small: Some((value, scale)) })
     }
 
-    /// As a decimal, rounded up to billionths, the binary ones at most 2⁶³-1.
+    /// Returns the quantity as a decimal, rounded up to billionths; binary formats saturate at 2⁶³-1.
     fn decimal(&self) -> Quantity {
         let length = self.whole.len() + self.fraction.len();
         let (mut value, mut form) = (self.number(), self.form);
@@ -196,7 +197,7 @@ impl Written<'_> {
         Quantity { nanos, form, small: None }
     }
 
-    /// The first digits as a number.
+    /// Returns the most significant digits as a number.
     fn number(&self) -> i128 {
         self.all_digits().take(DIGITS).fold(0, |number, digit| number * 10 + i128::from(digit - b'0'))
     }
@@ -206,7 +207,7 @@ impl Written<'_> {
     }
 }
 
-/// What a suffix stands for: its family and power, of two or of ten.
+/// Parses a quantity suffix into its format and its exponent, to base 2 or 10.
 fn interpret(suffix: &str) -> Result<(Form, i32), &'static str> {
     let known = |list: &[(&str, i32)]| list.iter().find(|(name, _)| *name == suffix).map(|(_, power)| *power);
     if let Some(power) = known(&DECIMAL) {
@@ -224,7 +225,7 @@ fn interpret(suffix: &str) -> Result<(Form, i32), &'static str> {
     exponent.map(|exponent| (Form::Exponent, exponent)).ok_or(SUFFIX)
 }
 
-/// Billionths of a value times a power of ten; what is lost is rounded away from zero.
+/// Converts a value times a power of ten to billionths, rounding away from zero.
 fn scaled(value: i128, scale: i32) -> i128 {
     let power = scale.saturating_add(9);
     if value == 0 {

@@ -1,4 +1,4 @@
-//! Times as the API writes them, and ages as tables print them.
+//! Times as in the API, and ages as in printed tables.
 
 use jiff::{
     Timestamp,
@@ -6,22 +6,22 @@ use jiff::{
     tz::Offset,
 };
 
-/// `2026-01-02T03:04:05Z`.
+/// Formats a time with seconds: `2026-01-02T03:04:05Z`.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `2026-01-02T03:04:05.123456Z`.
+/// Formats a time with microseconds: `2026-01-02T03:04:05.123456Z`.
 pub fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// Reads an RFC 3339 time.
+/// Parses an RFC 3339 time.
 pub fn parse(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// Whether a text is certainly what [`seconds`] writes for it.
+/// Whether a text is known to be in the form that [`seconds`] writes.
 pub fn is_canonical(text: &str) -> bool {
     let digits = |range: std::ops::Range<usize>, low: &str, high: &str| {
         text.get(range).is_some_and(|part| (low..=high).contains(&part) && part.bytes().all(|b| b.is_ascii_digit()))
@@ -37,13 +37,13 @@ pub fn is_canonical(text: &str) -> bool {
         && digits(17..19, "00", "59")
 }
 
-/// Reads a time as Go does by the layout of RFC 3339, with exactly six digits of a second where `micros` is set; the error
-/// is Go's.
+/// Parses a time with Go's RFC 3339 layout, with exactly six fraction digits if `micros` is set; the error is Go's
+/// message.
 pub fn read(text: &str, micros: bool) -> Result<Timestamp, String> {
     Layout { whole: text, rest: text, micros }.time()
 }
 
-/// A text that is read by a layout, part by part.
+/// The state of parsing a text by a layout, element by element.
 struct Layout<'a> {
     whole: &'a str,
     rest: &'a str,
@@ -74,7 +74,7 @@ impl Layout<'_> {
         offset.to_timestamp(date.to_datetime(clock)).map_err(|_| self.outside("year"))
     }
 
-    /// A number of so many digits, or of one where it is not `fixed`.
+    /// Parses a number of `digits` digits, or of at least one if it is not `fixed`.
     fn number(&mut self, digits: usize, fixed: bool, name: &str, range: std::ops::Range<i32>) -> Result<i32, String> {
         let have = self.rest.bytes().take(digits).take_while(u8::is_ascii_digit).count();
         if have == 0 || fixed && have < digits {
@@ -91,7 +91,7 @@ impl Layout<'_> {
         Ok(())
     }
 
-    /// The fraction of a second, in nanoseconds; what is finer is dropped.
+    /// Parses the fraction of a second into nanoseconds, truncating further digits.
     fn fraction(&mut self) -> Result<i32, String> {
         let digits = match self.rest.strip_prefix(['.', ',']) {
             Some(rest) => rest.bytes().take_while(u8::is_ascii_digit).count(),
@@ -112,7 +112,7 @@ impl Layout<'_> {
             .fold(0, |n, digit| n * 10 + i32::from(digit - b'0')))
     }
 
-    /// `Z` or `+01:00`, in seconds.
+    /// Parses a UTC offset, `Z` or `+01:00`, into seconds.
     fn offset(&mut self) -> Result<i32, String> {
         const NAME: &str = "Z07:00";
         if let Some(rest) = self.rest.strip_prefix('Z') {
@@ -150,7 +150,7 @@ impl Layout<'_> {
     }
 }
 
-/// What a part of the layout is called.
+/// Returns the name of a layout element.
 fn part(name: &str) -> &'static str {
     match name {
         "01" => "month",
@@ -162,7 +162,7 @@ fn part(name: &str) -> &'static str {
     }
 }
 
-/// A text as Go's package of times quotes it: byte by byte where it is not plain.
+/// Quotes a text as Go's `time` package does: bytes that are not printable ASCII are escaped one by one.
 fn quote(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' => format!("\\{}", char::from(byte)),
@@ -172,7 +172,7 @@ fn quote(text: &str) -> String {
     format!("\"{}\"", text.bytes().map(byte).collect::<String>())
 }
 
-/// How long ago `since` was, in upstream's short form; `<unknown>` for what is no time.
+/// Formats the age since `since` in upstream's short form; `<unknown>` if it is not a time.
 pub fn age(since: Option<&str>, now: Timestamp) -> String {
     match since.and_then(parse) {
         Some(since) => human(now.as_second() - since.as_second()),
@@ -180,7 +180,7 @@ pub fn age(since: Option<&str>, now: Timestamp) -> String {
     }
 }
 
-/// A duration in seconds in upstream's short form: `2m30s`, `5h`, `3d4h`.
+/// Formats a duration in seconds in upstream's short form: `2m30s`, `5h`, `3d4h`.
 pub fn human(seconds: i64) -> String {
     let pair = |big: i64, unit: char, rest: i64, small: char| {
         if rest == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{rest}{small}") }

@@ -1,23 +1,23 @@
-//! URLs, read as Go's `net/url` reads what a request asks for.
+//! URLs, parsed as Go's `net/url` parses request URIs.
 
 use std::collections::BTreeMap;
 
-/// A URL; its path is escaped, its query as it was written.
+/// A URL with an escaped path and a raw query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// In lower case; empty for a path alone.
+    /// The scheme in lower case; empty for a path alone.
     pub scheme: String,
     user: String,
-    /// With its port.
+    /// The host with its port.
     pub host: String,
-    /// Escaped.
+    /// The escaped path.
     pub path: String,
     query: String,
     fragment: String,
 }
 
 impl Url {
-    /// Reads an absolute URL or path.
+    /// Parses an absolute URL or path.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|reason| format!("parse {text:?}: {reason}"))
     }
@@ -33,7 +33,7 @@ impl Url {
         let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !rest.starts_with('/') {
-            // What has a scheme and no slash is opaque.
+            // A URL with a scheme and no slash is opaque.
             if scheme.is_empty() {
                 return Err("invalid URI for request".into());
             }
@@ -43,7 +43,7 @@ impl Url {
         let (authority, path) = match rest.strip_prefix("//") {
             Some(rest) if !rest.starts_with('/') && (!scheme.is_empty() || !rest.is_empty()) => {
                 if scheme.is_empty() {
-                    // A request for a path may begin with two slashes.
+                    // A request path may begin with two slashes.
                     ("", &text[..text.len().min(1 + rest.len() + 1)])
                 } else {
                     rest.split_at(rest.find('/').unwrap_or(rest.len()))
@@ -69,7 +69,7 @@ impl Url {
         }
     }
 
-    /// The host without brackets, and the port.
+    /// Returns the host without brackets, and the port.
     pub fn host_and_port(&self) -> (&str, &str) {
         let host = self.host.as_str();
         let (name, port) = match host.rfind(':') {
@@ -81,7 +81,7 @@ impl Url {
         (name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name), port)
     }
 
-    /// What is asked for, by name; what cannot be read is left out.
+    /// Parses the query parameters; invalid ones are skipped.
     pub fn query(&self) -> BTreeMap<String, Vec<String>> {
         let mut pairs: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
@@ -140,7 +140,7 @@ fn bad_escape(text: &str) -> String {
     format!("invalid URL escape {:?}", text[at..].chars().take(3).collect::<String>())
 }
 
-/// The path as it is sent: what may not stand there is escaped, unless all was fine.
+/// Returns the path as sent: unchanged if all characters are valid, otherwise re-escaped.
 fn escape_path(path: &str) -> Result<String, String> {
     let plain = unescape_with(path, false).ok_or_else(|| bad_escape(path))?;
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:@/[]%".contains(c);
@@ -162,7 +162,7 @@ fn hex(text: &str) -> Option<u8> {
     u8::from_str_radix(text.get(..2).filter(|text| text.bytes().all(|c| c.is_ascii_hexdigit()))?, 16).ok()
 }
 
-/// Part of a query.
+/// Unescapes a part of a query.
 fn unescape(text: &str) -> Option<String> {
     unescape_with(text, true)
 }

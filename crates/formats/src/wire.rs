@@ -1,40 +1,40 @@
-//! The wire format of protobuf: varints, tags, lengths. What cannot be read is refused in the words of Go's generated code.
+//! The protobuf wire format: varints, tags, lengths. Errors have the messages of Go's generated code.
 
-/// Why bytes are no fields.
+/// A wire format error.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The bytes end within a field.
+    /// The input ends within a field.
     #[error("unexpected EOF")]
     End,
-    /// A tag that cannot be.
+    /// An invalid tag.
     #[error("proto: {message}: illegal tag {number} (wire type {wire})")]
     Tag {
-        /// The message; empty where it is not known yet.
+        /// The message type; empty until known.
         message: String,
-        /// The number in the tag.
+        /// The field number in the tag.
         number: i32,
         /// The wire type in the tag.
         wire: u8,
     },
-    /// The end of a group that did not begin.
+    /// An end-group tag without a start.
     #[error("proto: {message}: wiretype end group for non-group")]
     EndGroup {
-        /// The message; empty where it is not known yet.
+        /// The message type; empty until known.
         message: String,
     },
-    /// A wire type that does not exist.
+    /// An invalid wire type.
     #[error("proto: illegal wireType {0}")]
     NoWireType(u8),
-    /// A length beyond all bounds.
+    /// An invalid length.
     #[error("proto: negative length found during unmarshaling")]
     Length,
-    /// A number that takes more than 64 bits.
+    /// A varint of more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
 }
 
 impl Error {
-    /// The same, with the message that it is in.
+    /// Sets the message type of the error.
     pub fn within(mut self, name: &str) -> Self {
         if let Error::Tag { message, .. } | Error::EndGroup { message } = &mut self
             && message.is_empty()
@@ -55,38 +55,38 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a field that is a varint.
+/// Appends a varint field.
 #[inline]
 pub fn number(out: &mut Vec<u8>, field: u32, value: u64) {
     varint(out, u64::from(field) << 3);
     varint(out, value);
 }
 
-/// Appends a field that is a float.
+/// Appends a double field.
 pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
     varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a field that is bytes or text.
+/// Appends a bytes or string field.
 #[inline]
 pub fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     announce(out, field, value.len());
     out.extend_from_slice(value);
 }
 
-/// Begins a field of so many bytes, which are to follow.
+/// Appends the tag and length of a length-delimited field, whose bytes must follow.
 #[inline]
 pub fn announce(out: &mut Vec<u8>, field: u32, length: usize) {
     varint(out, u64::from(field) << 3 | 2);
     varint(out, length as u64);
 }
 
-/// Appends a field that is a message; `write` appends the message's fields.
+/// Appends a message field; `write` appends the message's fields.
 #[inline]
 pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field) << 3 | 2);
-    // Most messages are short: their length takes one byte, and longer ones are moved up.
+    // Most messages are short: one byte is reserved for the length, and longer messages are moved.
     let at = out.len();
     out.push(0);
     write(out);
@@ -100,25 +100,25 @@ pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) 
     out.splice(at..=at, prefix);
 }
 
-/// A value on the wire.
+/// A field value, by wire type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wire<'a> {
     /// Integers and booleans.
     Varint(u64),
-    /// Floats.
+    /// Doubles.
     Fixed64(u64),
-    /// Nothing that Kubernetes uses.
+    /// 32-bit values, which Kubernetes does not use.
     Fixed32,
-    /// Text, bytes, messages.
+    /// Strings, bytes and messages.
     Bytes(&'a [u8]),
-    /// An outdated form of messages, skipped.
+    /// A deprecated group, which is skipped.
     Group,
-    /// Nothing that exists.
+    /// An invalid wire type.
     Illegal(u8),
 }
 
 impl Wire<'_> {
-    /// Its number in a tag.
+    /// Returns the wire type number.
     pub fn kind(self) -> u8 {
         match self {
             Wire::Varint(_) => 0,
@@ -131,18 +131,18 @@ impl Wire<'_> {
     }
 }
 
-/// Reads fields one after the other.
+/// Reads the fields of a message in order.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// At the beginning of a message.
+    /// Starts at the beginning of a message.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The next field; `None` at the end.
+    /// Returns the next field; `None` at the end.
     #[inline]
     pub fn field(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
         if self.rest.is_empty() {
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         Ok(Some((number.unsigned_abs(), self.value(tag)?)))
     }
 
-    /// Whether nothing is left.
+    /// Whether all input is consumed.
     pub fn at_end(&self) -> bool {
         self.rest.is_empty()
     }
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Skips to the end of a group, which may hold groups.
+    /// Skips to the end of a group, including nested groups.
     fn skip_group(&mut self) -> Result<(), Error> {
         let mut open = 1usize;
         while open > 0 {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A varint.
+    /// Reads a varint.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Error> {
         // Most tags and lengths take one byte.
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         Err(Error::Overflow)
     }
 
-    /// Eight bytes, the least significant first.
+    /// Reads eight bytes in little-endian order.
     pub fn fixed64(&mut self) -> Result<u64, Error> {
         let bytes = self.take(8)?;
         let mut value = [0; 8];

@@ -1,4 +1,4 @@
-//! Calls: which function is meant, and which of its overloads fit what it is given.
+//! Type-checks calls: resolves the function and the overloads that match the argument types.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// An overload's type with fresh variables for its parameters.
+/// Substitutes fresh type variables for an overload's type parameters.
 fn instantiate(ty: &Type, fresh: &[Type]) -> Type {
     match ty {
         Type::Param(number) => fresh[*number as usize].clone(),

@@ -1,5 +1,5 @@
-//! What is known to be wrong before anything is evaluated: literals that are no durations, times, patterns or formats, and
-//! lists and maps of mixed types.
+//! Validators that run after type checking: invalid duration, timestamp, regex and format literals, and lists and maps
+//! with mixed element types.
 
 use super::Reference;
 use crate::{
@@ -23,7 +23,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// `formatted`: within the arguments of `format`, where types may be mixed.
+    /// Visits a node. `formatted`: the node is inside the arguments of `format`, where mixed types are allowed.
     fn visit(&mut self, id: Id, formatted: bool) {
         match self.ast.expr(id).clone() {
             Expr::Missing | Expr::Literal(_) | Expr::Ident(_) => {}
@@ -74,7 +74,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Tells what has another type than the first; of a list only one.
+    /// Reports elements whose type differs from the first one's; with `once`, only the first mismatch.
     fn alike(&mut self, found: &[(Id, Type)], once: bool) {
         let Some((_, first)) = found.first() else { return };
         for (id, ty) in found.iter().filter(|(_, ty)| ty != first) {
@@ -133,7 +133,7 @@ impl Walk<'_> {
         self.issues.add(self.ast.place(place), message);
     }
 
-    /// The part of an argument that a clause cannot write.
+    /// Returns the part of an argument whose type a format clause cannot print.
     fn unfit(&self, id: Id, clause: Clause) -> Option<Id> {
         let ty = &self.types[id as usize];
         if matches!(ty, Type::Dyn) {

@@ -1,5 +1,5 @@
-//! The type checker: gives every node a type, every call its overloads, and tells what does not fit in the words of
-//! `cel-go`.
+//! The type checker: assigns a type to every node and overloads to every call, and reports mismatches with `cel-go`'s
+//! messages.
 
 mod calls;
 mod literals;
@@ -16,7 +16,7 @@ use crate::{
     types::{ObjectType, Type},
 };
 
-/// An expression that was parsed and checked: its type, what it may cost, and the program to run.
+/// A parsed and type-checked expression: its output type, cost estimate and program derive from it.
 #[derive(Debug)]
 pub struct Checked {
     pub(crate) ast: Ast,
@@ -24,16 +24,16 @@ pub struct Checked {
     pub(crate) references: Vec<Reference>,
 }
 
-/// What a node refers to.
+/// The declaration that a node resolves to.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Reference {
     #[default]
     None,
-    /// A declared variable.
+    /// A declared variable, by its number in the environment.
     Variable(usize),
-    /// A type.
+    /// A type identifier.
     Type(Type),
-    /// A function. `spelled`: what looks like its receiver is part of its name.
+    /// A function. `spelled`: the apparent receiver is a namespace that is part of the function's qualified name.
     Function { function: &'static Function, overloads: Box<[&'static str]>, spelled: bool },
 }
 
@@ -44,12 +44,13 @@ impl std::fmt::Debug for Function {
 }
 
 impl Checked {
-    /// The type of the result.
+    /// Returns the type of the result.
     pub fn output(&self) -> &Type {
         &self.types[self.ast.root as usize]
     }
 
-    /// Whether a field of an identifier is looked at anywhere: `operand.field`, `operand.?field` or `has(operand.field)`.
+    /// Whether the expression accesses a field of an identifier: `operand.field`, `operand.?field` or
+    /// `has(operand.field)`.
     pub fn selects(&self, operand: &str, field: &str) -> bool {
         let is_operand = |id: Id| matches!(self.ast.expr(id), Expr::Ident(name) if **name == *operand);
         let is_field = |id: Id| matches!(self.ast.expr(id), Expr::Literal(Literal::String(name)) if **name == *field);
@@ -62,7 +63,7 @@ impl Checked {
         })
     }
 
-    /// Whether a variable, by its number in the environment, is used.
+    /// Whether the expression uses a variable, given by its number in the environment.
     pub fn uses(&self, variable: usize) -> bool {
         self.references.iter().any(|reference| matches!(reference, Reference::Variable(number) if *number == variable))
     }
@@ -95,7 +96,7 @@ struct Checker<'a> {
     types: Vec<Type>,
     references: Vec<Reference>,
     mapping: Mapping,
-    /// Variables of loops, innermost last.
+    /// Comprehension variables in scope, innermost last.
     scopes: Vec<(&'a str, Type)>,
 }
 
@@ -145,7 +146,7 @@ impl<'a> Checker<'a> {
         Type::Error
     }
 
-    /// What a name, which may have dots, refers to.
+    /// Resolves a possibly qualified identifier and returns its type.
     fn lookup(&mut self, id: Id, name: &str) -> Option<Type> {
         let plain = name.strip_prefix('.');
         if plain.is_none()
@@ -179,7 +180,7 @@ impl<'a> Checker<'a> {
         if test { Type::Bool } else { self.mapping.substitute(&ty, false) }
     }
 
-    /// The type of a field of an operand; of an optional one, an optional type.
+    /// Returns the type of a field of an operand; an optional type if the selection or the operand is optional.
     fn field(&mut self, id: Id, operand: Id, field: &str, optional: bool) -> Type {
         self.check(operand);
         let ty = self.mapping.substitute(self.ty(operand), false);
@@ -210,7 +211,7 @@ impl<'a> Checker<'a> {
         if optional || was_optional { Type::optional(result) } else { result }
     }
 
-    /// The type of an element that may be absent.
+    /// Returns the element type of an optional entry.
     fn present(&mut self, id: Id, optional: bool) -> Type {
         let ty = self.ty(id).clone();
         match ty {
@@ -225,13 +226,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type of elements so far and one more.
+    /// Returns the common type of the elements so far and one more element.
     fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
         if self.assignable(&before, &ty) {
             return most_general(&before, &ty).clone();
         }
-        // Mixed types are told later, and only where they are not wanted.
+        // Mixed types are reported by the literal validators, and only where they are not allowed.
         Type::Dyn
     }
 

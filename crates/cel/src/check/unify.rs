@@ -1,14 +1,14 @@
-//! Which types fit which: assignment with type variables that are found on the way, by `cel-go`'s rules.
+//! Type unification: assignability with type variables that are inferred along the way, by `cel-go`'s rules.
 
 use std::sync::Arc;
 
 use crate::types::Type;
 
-/// What is known about type variables.
+/// Inferred substitutions of type variables.
 #[derive(Default)]
 pub(super) struct Mapping {
     known: Vec<Option<Type>>,
-    /// What was overwritten since an attempt began, to take it back.
+    /// Overwritten substitutions since the current attempt began, for rollback.
     trail: Vec<(u32, Option<Type>)>,
 }
 
@@ -18,7 +18,7 @@ impl Mapping {
         Type::Param((self.known.len() - 1) as u32)
     }
 
-    /// Whether each type can be assigned to its counterpart. What that says about variables is kept only if all can.
+    /// Whether each type is assignable to its counterpart. Substitutions are kept only if all are.
     pub(super) fn assignable(&mut self, pairs: &[(&Type, &Type)]) -> bool {
         self.trail.clear();
         let fits = pairs.iter().all(|(a, b)| self.fits(a, b));
@@ -62,7 +62,7 @@ impl Mapping {
         }
     }
 
-    /// Whether a variable can stand for a type, and whether it stood for one already.
+    /// Unifies a type variable with a type. Returns whether that succeeded, and whether the variable was already bound.
     fn substitutes(&mut self, ty: &Type, param: u32) -> (bool, bool) {
         if matches!(ty, Type::Param(other) if *other == param) {
             return (true, true);
@@ -96,7 +96,7 @@ impl Mapping {
         }
     }
 
-    /// The type with what is known put in for its variables; `finally` makes those that are unknown `dyn`.
+    /// Applies the inferred substitutions to a type; `finally` replaces unbound type variables by `dyn`.
     pub(super) fn substitute(&self, ty: &Type, finally: bool) -> Type {
         match ty {
             Type::Param(param) => match self.find(*param) {
@@ -117,7 +117,7 @@ fn nullable(ty: &Type) -> bool {
     matches!(ty, Type::Null | Type::Optional(_) | Type::Native(_) | Type::Object(_) | Type::Duration | Type::Timestamp)
 }
 
-/// The one of two types that fit which says less.
+/// Returns the more general of two compatible types.
 pub(super) fn most_general<'t>(a: &'t Type, b: &'t Type) -> &'t Type {
     if says_less(a, b) { a } else { b }
 }

@@ -1,4 +1,4 @@
-//! The worst case of a call, from how large its arguments may be.
+//! Cost estimates of calls, from the size estimates of their arguments.
 
 use super::{
     CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, compares,
@@ -10,7 +10,7 @@ use crate::{
     types::{Type, names},
 };
 
-/// What a call costs with its arguments, and how large its result may be if that is known.
+/// Estimates the cost of a call including its arguments, and the size of its result where known.
 pub(super) fn estimate(
     at: &mut Estimate<'_>,
     id: Id,
@@ -40,7 +40,7 @@ fn conditional(at: &mut Estimate<'_>, id: Id, args: &[Argument<'_>]) -> (Range, 
     (condition.cost.plus(then.cost.or(otherwise.cost)), Some(then.size().or(otherwise.size())))
 }
 
-/// What `cel-go` knows about its own functions.
+/// Cost rules of `cel-go`'s standard functions.
 fn standard(
     at: &mut Estimate<'_>,
     id: Id,
@@ -87,7 +87,7 @@ fn standard(
     })
 }
 
-/// Overloads of the lists and sets libraries that bring their own rule.
+/// Cost rules of `cel-go`'s lists and sets extension libraries.
 fn listed(at: &Estimate<'_>, overload: &str, target: Option<&Argument<'_>>, args: &[Argument<'_>]) -> Found {
     let size = |arg: &Argument<'_>| arg.size.or_else(|| at.declared(&arg.path)).unwrap_or(Range::UNKNOWN);
     let made = |factor: f64, size: Range| Some((size.scaled(factor).plus(Range::exactly(1 + LIST)), Some(size)));
@@ -123,7 +123,7 @@ fn listed(at: &Estimate<'_>, overload: &str, target: Option<&Argument<'_>>, args
     }
 }
 
-/// What Kubernetes knows about its libraries.
+/// Cost rules of Kubernetes' CEL libraries (`k8s.io/apiserver/pkg/cel/library/cost.go`).
 fn kubernetes(
     at: &Estimate<'_>,
     function: &str,
@@ -190,7 +190,7 @@ fn kubernetes(
     })
 }
 
-/// Equality of values that only Kubernetes has.
+/// Estimates the equality of Kubernetes' library types.
 fn equality(left: &Type, right: &Type, size: Option<Range>) -> Option<Range> {
     if left != right {
         return None;
@@ -203,7 +203,7 @@ fn equality(left: &Type, right: &Type, size: Option<Range>) -> Option<Range> {
     })
 }
 
-/// The type and size of a list's elements.
+/// Returns the type and size estimate of a list's elements.
 fn element<'a>(at: &Estimate<'a>, list: &Argument<'_>) -> Option<(&'a Type, Range)> {
     let ty = match at.ty(list.id) {
         Type::List(of) | Type::Optional(of) => &**of,
@@ -229,7 +229,7 @@ fn traversal(at: &Estimate<'_>, target: &Argument<'_>, size: Range) -> (Range, O
     (cost, None)
 }
 
-/// How large a text may be in which something is replaced.
+/// Estimates the size of the result of `replace`.
 fn replaced(text: Range, old: Range, new: Range) -> Range {
     let (mut count, mut kept) = (Range::ZERO, Range::ZERO);
     if old.min == 0 {

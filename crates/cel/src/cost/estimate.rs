@@ -1,5 +1,5 @@
-//! The worst case of an expression, before it is ever evaluated. Sizes that a schema allows come from [`Sizes`]; those of
-//! literals and of what is made of them are known.
+//! The static cost estimate of an expression. Sizes that depend on a schema come from [`Sizes`]; sizes of literals and
+//! of values built from them are computed.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,14 @@ use crate::{
     types::Type,
 };
 
-/// How large the parts of variables may be.
+/// Size estimates of the values reachable from variables.
 pub trait Sizes {
-    /// The size of what a path leads to: a variable, then fields, `@items`, `@values` or `@keys`. `None` if unknown.
+    /// Returns the size of the value at a path: a variable, then fields, `@items`, `@values` or `@keys`. `None` if
+    /// unknown.
     fn size(&self, path: &[&str]) -> Option<Range>;
 }
 
-/// Nothing is known about any size.
+/// Size estimator without any size bounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unlimited;
 
@@ -27,7 +28,7 @@ impl Sizes for Unlimited {
 }
 
 impl Checked {
-    /// What evaluation costs at least and at most.
+    /// Estimates the minimum and maximum cost of evaluation.
     pub fn estimate(&self, sizes: &dyn Sizes) -> Range {
         let mut estimate = Estimate {
             checked: self,
@@ -41,7 +42,7 @@ impl Checked {
     }
 }
 
-/// The sizes of what a list or map has.
+/// Size estimates of the keys and values of a list or map.
 #[derive(Clone, Copy)]
 pub(super) struct Entries {
     list: bool,
@@ -55,7 +56,7 @@ impl Entries {
     }
 }
 
-/// Where a value comes from: a variable and the way from it.
+/// The path of a value: a variable and the fields, items, values or keys selected from it.
 pub(super) type Path<'a> = Vec<&'a str>;
 
 struct Local<'a> {
@@ -74,7 +75,7 @@ pub(super) struct Estimate<'a> {
     locals: Vec<Local<'a>>,
 }
 
-/// An argument: what is known about it.
+/// An argument of a call with its type, path and size estimate.
 pub(super) struct Argument<'a> {
     pub(super) id: Id,
     pub(super) path: Path<'a>,
@@ -105,7 +106,7 @@ impl<'a> Estimate<'a> {
         let ast = self.ast();
         match ast.expr(id) {
             Expr::Missing | Expr::Literal(_) => Range::ZERO,
-            // The name of a type is a variable to the estimate, though it is a constant when it is evaluated.
+            // The estimate prices a type identifier as a variable, although evaluation treats it as a constant.
             Expr::Ident(name) => {
                 let path = self.local(name).map_or_else(|| vec![&**name], |local| local.path.clone());
                 self.paths.insert(id, path);
@@ -144,7 +145,7 @@ impl<'a> Estimate<'a> {
 
     fn select(&mut self, id: Id, operand: Id, field: &'a str, test: bool) -> Range {
         if !matches!(self.checked.references[id as usize], Reference::None) {
-            // A variable or type whose name has dots; nothing is known about its size.
+            // A variable or type with a qualified name; its size is unknown.
             return Range::ONE;
         }
         let cost = self.cost(operand);
@@ -197,7 +198,7 @@ impl<'a> Estimate<'a> {
         target.map_or(Range::ZERO, |target| target.cost).plus(cost.unwrap_or(Range::ZERO))
     }
 
-    /// What an index leads to is an element of its operand.
+    /// Propagates the element path and sizes of an index operation's operand to its result.
     fn indexed(&mut self, id: Id, overload: &str, args: &[Id], size: Option<Range>) -> Option<Range> {
         let step = match overload {
             "index_list" => "@items",
@@ -286,7 +287,7 @@ impl<'a> Estimate<'a> {
         self.paths.get(&id).cloned().unwrap_or_default()
     }
 
-    /// The size of a node, if anything is known about it.
+    /// Returns the size estimate of a node, if known.
     pub(super) fn size(&mut self, id: Id) -> Option<Range> {
         if let Some(size) = self.computed.get(&id) {
             return Some(*size);
@@ -316,7 +317,7 @@ impl<'a> Estimate<'a> {
         }
     }
 
-    /// What the schema says about a path.
+    /// Returns the size that the schema declares for a path.
     pub(super) fn declared(&self, path: &[&str]) -> Option<Range> {
         if path.is_empty() { None } else { self.sizes.size(path) }
     }
@@ -348,7 +349,7 @@ impl<'a> Estimate<'a> {
         self.set_entries(to, self.entries_of(from));
     }
 
-    /// The whole number that an argument is written as.
+    /// Returns the value of an argument that is an integer literal.
     pub(super) fn literal(&self, id: Id) -> Option<u64> {
         match self.ast().expr(id) {
             Expr::Literal(Literal::Int(number)) => Some((*number).max(0) as u64),

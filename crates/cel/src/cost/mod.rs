@@ -1,5 +1,5 @@
-//! What evaluation costs, in the units of `cel-go` and of Kubernetes' libraries: a worst case that is estimated from the
-//! sizes that a schema allows ([`estimate`]), and what it did cost ([`price`]).
+//! The cost of evaluation in the units of `cel-go` and Kubernetes' libraries: the static worst-case estimate from the
+//! sizes that a schema allows ([`estimate`]), and the actual runtime cost ([`price`]).
 
 mod calls;
 mod estimate;
@@ -7,26 +7,26 @@ pub(crate) mod price;
 
 pub use self::estimate::{Sizes, Unlimited};
 
-/// From the least to the most something may cost, or how large it may be.
+/// An inclusive range of costs or sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The least.
+    /// The minimum.
     pub min: u64,
-    /// The most.
+    /// The maximum.
     pub max: u64,
 }
 
-/// What each character costs that is gone over.
+/// Cost of traversing one character of a string.
 pub(crate) const PER_CHARACTER: f64 = 0.1;
-/// What each character of a pattern costs.
+/// Cost of one character of a regular expression.
 pub(crate) const PER_PATTERN_CHARACTER: f64 = 0.25;
 pub(crate) const LIST: u64 = 10;
 pub(crate) const MAP: u64 = 30;
 pub(crate) const STRUCT: u64 = 40;
-/// An authorization check: an expression can afford two.
+/// Cost of an authorization check: the per-expression limit allows two.
 pub(crate) const CHECK: u64 = 350_000;
 
-/// Whether a call goes over its arguments until they differ or one of them ends.
+/// Whether an overload compares its arguments element by element, until they differ or one of them ends.
 fn compares(overload: &str) -> bool {
     let of_texts = || overload.strip_suffix("_string").or_else(|| overload.strip_suffix("_bytes"));
     let ordered = || of_texts().is_some_and(|it| matches!(it, "less" | "greater" | "less_equals" | "greater_equals"));
@@ -38,7 +38,7 @@ impl Range {
     pub(crate) const ZERO: Self = Self::exactly(0);
     pub(crate) const ONE: Self = Self::exactly(1);
 
-    /// No less and no more.
+    /// A range whose minimum and maximum are equal.
     pub const fn exactly(amount: u64) -> Self {
         Self { min: amount, max: amount }
     }
@@ -60,19 +60,19 @@ impl Range {
     }
 }
 
-/// Rounded up; what has no room is the largest number.
+/// Multiplies and rounds up, saturating at the maximum.
 pub(crate) fn scale(amount: u64, factor: f64) -> u64 {
     let product = (amount as f64 * factor).ceil();
     if product >= u64::MAX as f64 { u64::MAX } else { product as u64 }
 }
 
-/// What reading a field or label selector of a length costs: going over it, and a requirement for every two characters.
+/// Cost of parsing a field or label selector of a length: its traversal, and one requirement per two characters.
 pub(crate) fn selector(length: Range) -> Range {
     let requirements = length.scaled(0.5).scaled((LIST + STRUCT) as f64);
     Range::exactly(LIST).plus(length.scaled(PER_CHARACTER)).plus(requirements)
 }
 
-/// Calls of Kubernetes' libraries that only look at what is there: each costs one, whatever it looks at.
+/// Accessors and predicates of Kubernetes' libraries with a fixed cost of one.
 const PLAIN: &[&str] = &[
     "serviceAccount",
     "path",

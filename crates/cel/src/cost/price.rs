@@ -1,5 +1,5 @@
-//! What a call cost, from the sizes of its arguments and of its result. Which rule applies is decided when a program is
-//! made.
+//! The runtime cost of a call, from the sizes of its arguments and its result. The rule is selected when the program is
+//! planned.
 
 use super::{CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, compares, is_plain, scale, selector};
 use crate::{
@@ -7,24 +7,24 @@ use crate::{
     value::{Map, Value},
 };
 
-/// How a call is priced.
+/// The cost rule of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Price {
     Fixed(u64),
-    /// The first argument is gone over.
+    /// Traverses the first argument.
     First,
-    /// The first argument is gone over, and something as large is made.
+    /// Traverses the first argument and allocates a result of the same size.
     FirstTwice,
-    /// The smaller of two is gone over.
+    /// Traverses the smaller of both arguments.
     Smaller,
-    /// Both are gone over.
+    /// Traverses both arguments.
     Both,
-    /// Each element is compared.
+    /// Compares with each element.
     Elements,
-    /// One text is looked for in another.
+    /// Searches for a substring.
     Contains,
     Pattern,
-    /// The elements of the first argument, each with its own texts.
+    /// Traverses the first argument deeply, including its elements' strings.
     Traversal,
     Selector,
     ContainsIp {
@@ -34,19 +34,19 @@ pub(crate) enum Price {
         text: bool,
     },
     Validate,
-    /// The result is gone over twice.
+    /// Traverses the result twice.
     Joined,
-    /// A list as large as the result is made.
+    /// Allocates a list of the result's size.
     Made,
-    /// A list of as many elements as the argument says is made; that is paid before.
+    /// Allocates a list whose length is an argument; charged before the call.
     Counted,
     Flatten,
-    /// Each element of a list with each.
+    /// Compares each element of a list with every other one.
     SelfCompared(usize),
     Sets(u64),
 }
 
-/// The rule for a call; `overload` is empty where it is found only when it is evaluated.
+/// Selects the cost rule of a call; `overload` is empty if it is resolved only at run time.
 pub(crate) fn price(function: &str, overload: &str) -> Price {
     if let Some(price) = listed(overload).or_else(|| kubernetes(function, overload)) {
         return price;
@@ -63,7 +63,7 @@ pub(crate) fn price(function: &str, overload: &str) -> Price {
     }
 }
 
-/// Overloads of the lists and sets libraries that bring their own rule.
+/// Cost rules of `cel-go`'s lists and sets extension libraries.
 fn listed(overload: &str) -> Option<Price> {
     Some(match overload {
         "list_slice" | "list_reverse" => Price::Made,
@@ -110,7 +110,7 @@ fn kubernetes(function: &str, overload: &str) -> Option<Price> {
 }
 
 impl Price {
-    /// What the arguments cost; what depends on the result comes after.
+    /// Returns the cost known before the call, from its arguments.
     pub(crate) fn before(self, args: &[Value<'_>]) -> u64 {
         let size = |at: usize| args.get(at).map_or(1, Value::size);
         let gone_over = |amount: u64| scale(amount, PER_CHARACTER);
@@ -156,7 +156,7 @@ impl Price {
         }
     }
 
-    /// What the result costs.
+    /// Returns the cost that depends on the result.
     pub(crate) fn after(self, result: Option<&Value<'_>>) -> u64 {
         let size = result.map_or(1, Value::size);
         match self {
@@ -175,7 +175,7 @@ fn self_compared(list: Option<&Value<'_>>) -> u64 {
     (size.saturating_mul(size) as f64 * factor) as u64 + 1 + LIST
 }
 
-/// What going over a value with all that is in it costs.
+/// Returns the cost of traversing a value and everything in it.
 fn traversal(value: &Value<'_>) -> u64 {
     match value {
         Value::String(text) => (text.len() as f64 * PER_CHARACTER) as u64,

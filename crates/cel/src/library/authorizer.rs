@@ -1,4 +1,5 @@
-//! Questions to the authorizer, built step by step: `authorizer.group('apps').resource('deployments').check('get')`.
+//! The authorizer library: checks built by chaining, as in
+//! `authorizer.group('apps').resource('deployments').check('get')`.
 
 use std::{fmt, sync::Arc};
 
@@ -52,63 +53,63 @@ pub(super) const BODIES: Bodies = &[
     ("error", |args| Ok(Value::owned_text(decision(&args[0])?.error.as_deref().unwrap_or("")))),
 ];
 
-/// Decides about requests that an expression asks about, for the user whose request is judged.
+/// Decides the authorization checks of an expression, on behalf of the user who sent the admission request.
 pub trait Authorizer: Send + Sync {
-    /// Whether a request would be allowed.
+    /// Returns the decision for a check.
     fn check(&self, check: &Check<'_>) -> Decision;
 }
 
-/// A question to the authorizer.
+/// An authorization check.
 #[derive(Debug)]
 pub struct Check<'a> {
-    /// Asked about this service account (namespace and name) instead of the user.
+    /// The service account (namespace and name) to check instead of the user.
     pub service_account: Option<(&'a str, &'a str)>,
-    /// What is asked for.
+    /// The path or resource.
     pub target: &'a Target,
-    /// What would be done.
+    /// The request verb.
     pub verb: &'a str,
 }
 
-/// What is asked for.
+/// The target of an authorization check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A path that is no resource.
+    /// A non-resource path.
     Path(String),
     /// A resource.
     Resource(Resource),
 }
 
-/// A resource that is asked for; what was not said is empty.
+/// The resource attributes of a check; unset attributes are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
-    /// Its API group.
+    /// The API group.
     pub group: String,
-    /// Its plural name.
+    /// The plural resource name.
     pub resource: String,
-    /// What is below it.
+    /// The subresource.
     pub subresource: String,
-    /// Where it is.
+    /// The namespace.
     pub namespace: String,
-    /// The name of the object.
+    /// The object name.
     pub name: String,
-    /// Which fields the objects have.
+    /// The field selector.
     pub field_selector: String,
-    /// Which labels the objects have.
+    /// The label selector.
     pub label_selector: String,
 }
 
-/// What the authorizer answered.
+/// The authorizer's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why.
+    /// The reason for the decision.
     pub reason: String,
-    /// What went wrong.
+    /// The error of the authorizer.
     pub error: Option<String>,
 }
 
-/// Whom the authorizer is asked about.
+/// The user that checks are made for.
 #[derive(Clone)]
 pub struct User {
     authorizer: Arc<dyn Authorizer>,
@@ -127,7 +128,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// A question that is not yet complete.
+/// An authorization check under construction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     user: User,
@@ -151,7 +152,7 @@ impl Asked {
 }
 
 impl Value<'_> {
-    /// The value of `authorizer`.
+    /// The value of the variable `authorizer`.
     pub fn authorizer(authorizer: Arc<dyn Authorizer>) -> Self {
         Native::Authorizer(User { authorizer, service_account: None }).value()
     }

@@ -1,4 +1,4 @@
-//! Conversions between types.
+//! Type conversion functions.
 
 use super::{Bodies, native::Native};
 use crate::{
@@ -62,7 +62,7 @@ fn double<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     }))
 }
 
-/// A double as Go reads it.
+/// Parses a double with Go's syntax.
 pub(super) fn read_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     match unsigned.to_ascii_lowercase().as_str() {
@@ -81,7 +81,7 @@ fn int<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
         Value::Int(value) => *value,
         Value::Uint(value) => i64::try_from(*value).map_err(|_| overflow())?,
         Value::Double(value) => {
-            // Neither end is taken, as rounding might have hidden that it is beyond.
+            // Both bounds are excluded, because rounding to a double may hide an overflow.
             if !(value.is_finite() && *value > i64::MIN as f64 && *value < i64::MAX as f64) {
                 return Err(overflow());
             }

@@ -1,4 +1,4 @@
-//! `'%s is %d'.format([…])`. Numbers are written as in the United States, as `cel-go` does by default.
+//! `'%s is %d'.format([…])`. Numbers use the `en-US` locale, which is `cel-go`'s default.
 
 use super::{Bodies, MOST_BYTES, convert};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 
 pub(super) const BODIES: Bodies = &[("format", format)];
 
-/// How an argument is written.
+/// A format clause: how an argument is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clause {
     String,
@@ -21,14 +21,14 @@ pub(crate) enum Clause {
     Octal,
 }
 
-/// Why a format is refused: `Inner` errors happen within a clause.
+/// A format error; `Inner` errors occur within a clause.
 pub(crate) enum FormatError {
     Outer(String),
     Inner(String),
 }
 
 impl Clause {
-    /// Whether it can write values of a type.
+    /// Whether the clause accepts values of a type.
     pub(crate) fn accepts(self, ty: &Type) -> bool {
         match self {
             Self::String => {
@@ -41,7 +41,7 @@ impl Clause {
         }
     }
 
-    /// Why it does not write values of a type.
+    /// Returns the error message for an argument of an unsupported type.
     pub(crate) fn refusal(self, ty: &str) -> String {
         let only = match self {
             Self::String => {
@@ -89,7 +89,7 @@ fn radix(number: i64, write: impl Fn(u64) -> String) -> String {
     format!("{}{}", if number < 0 { "-" } else { "" }, write(number.unsigned_abs()))
 }
 
-/// A double, or one of the texts that stand for what is no number.
+/// Returns a double, or the double that a string such as `NaN` or `Infinity` represents.
 fn special(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
@@ -107,7 +107,7 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// With commas between thousands.
+/// Formats in fixed-point notation, with commas between thousands.
 fn fixed(number: f64, digits: usize) -> String {
     if let Some(text) = not_finite(number) {
         return text;
@@ -125,7 +125,7 @@ fn fixed(number: f64, digits: usize) -> String {
     format!("{sign}{grouped}{fraction}")
 }
 
-/// As `1.052033 × 10⁰³`.
+/// Formats in scientific notation, such as `1.052033 × 10⁰³`.
 fn scientific(number: f64, digits: usize) -> String {
     if let Some(text) = not_finite(number) {
         return text;
@@ -138,7 +138,7 @@ fn scientific(number: f64, digits: usize) -> String {
         .map(|digit| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][digit.to_digit(10).unwrap_or(0) as usize])
         .collect();
     let sign = if exponent < 0 { "⁻" } else { "" };
-    // What looks like a precision is a width.
+    // As in `cel-go`, the precision acts as a minimum width.
     format!("{:>digits$}", format!("{mantissa}×10{sign}{raised}"))
 }
 
@@ -171,7 +171,7 @@ fn string(value: &Value<'_>) -> Option<String> {
     })
 }
 
-/// As part of a list or map: a literal.
+/// Formats a list element or map entry as a literal.
 fn member(value: &Value<'_>) -> Option<String> {
     Some(match value {
         Value::String(text) => quoted(text),
@@ -184,7 +184,7 @@ fn member(value: &Value<'_>) -> Option<String> {
     })
 }
 
-/// As Go quotes.
+/// Quotes a string as Go's `strconv.Quote` does.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -205,7 +205,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Goes over a format, having each clause with the number of its argument written by `write`.
+/// Scans a format string and calls `write` for each clause with its argument index.
 pub(crate) fn scan(
     format: &str,
     mut write: impl FnMut(usize, Clause) -> Result<String, FormatError>,
@@ -241,7 +241,7 @@ pub(crate) fn scan(
     Ok(out)
 }
 
-/// The clause after a percent sign, and its length.
+/// Parses the clause after a percent sign and returns it with its length.
 fn clause(text: &str) -> Result<(Clause, usize), String> {
     let mut at = 0;
     let mut precision = 6;
@@ -259,7 +259,7 @@ fn clause(text: &str) -> Result<(Clause, usize), String> {
     let clause = match text.as_bytes()[at] {
         b's' => Clause::String,
         b'd' => Clause::Decimal,
-        // Nobody needs more digits than a double can have.
+        // No double has more digits than this.
         b'f' => Clause::Fixed(precision.min(1_100)),
         b'e' => Clause::Scientific(precision.min(1_100)),
         b'b' => Clause::Binary,

@@ -1,4 +1,4 @@
-//! Addresses and networks, read as strictly as Go's `netip` does.
+//! IP addresses and CIDRs, parsed as strictly as Go's `netip` does.
 
 use std::{
     fmt,
@@ -48,7 +48,7 @@ pub(super) const BODIES: Bodies = &[
     ("masked", |args| Ok(Native::Cidr(cidr(&args[0])?.masked()).value())),
 ];
 
-/// A network: an address and how many of its bits count.
+/// A CIDR: an address and its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     pub(crate) address: IpAddr,
@@ -76,7 +76,7 @@ impl Cidr {
     }
 }
 
-/// So many ones before zeros, in a number of `width` bits.
+/// Returns a mask of `bits` leading ones in a number of `width` bits.
 fn mask(bits: u8, width: u32) -> u128 {
     u128::MAX.checked_shl(width - u32::from(bits)).unwrap_or(0)
 }
@@ -119,7 +119,7 @@ fn parse(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// Why Go would not read an address.
+/// Returns the message of Go's `netip.ParseAddr` for an invalid address.
 fn fault(text: &str) -> String {
     let first = text.find(['.', ':']).map(|at| text.as_bytes()[at]);
     match first {

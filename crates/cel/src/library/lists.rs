@@ -1,4 +1,4 @@
-//! Lists and sets.
+//! The list and set functions.
 
 use std::cmp::Ordering;
 
@@ -44,7 +44,7 @@ fn list<'v, 'a>(value: &'v Value<'a>) -> Result<&'v List<'a>, Error> {
     }
 }
 
-/// A list of so many elements, if that is not too many.
+/// Builds a list of `count` elements; fails if that exceeds the size limit.
 fn collect<'a>(count: usize, item: impl Fn(usize) -> Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
     if count > MOST_ITEMS {
         return Err(Error::CostLimit);
@@ -98,7 +98,7 @@ fn sum<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     Ok(total)
 }
 
-/// The element that no other is better than; `worse` says how a worse one compares to a better one.
+/// Returns the minimum or maximum element; `worse` is the ordering of a worse element relative to a better one.
 fn best<'a>(args: &mut [Value<'a>], name: &str, worse: Ordering) -> Result<Value<'a>, Error> {
     let mut best: Option<Value<'a>> = None;
     for item in list(&args[0])?.iter() {
@@ -112,7 +112,7 @@ fn best<'a>(args: &mut [Value<'a>], name: &str, worse: Ordering) -> Result<Value
 
 fn distinct<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     let list = list(&args[0])?;
-    // Each is compared with all before; the cost of that is limited before it is done.
+    // Each element is compared with all before it, which is quadratic; the length is checked first.
     if list.len() > 10_000 {
         return Err(Error::CostLimit);
     }

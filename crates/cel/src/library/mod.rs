@@ -1,5 +1,5 @@
-//! What can be called: one table of signatures (`functions.txt`), and a body for each function by its name. The bodies
-//! find out by themselves what they are given, because arguments may be `dyn`.
+//! The function library: one table of signatures (`functions.txt`), and a body for each function name. The bodies
+//! dispatch on their arguments' runtime types, because arguments may be `dyn`.
 
 mod authorizer;
 mod convert;
@@ -30,11 +30,11 @@ use crate::{
     value::Value,
 };
 
-/// The most that one text, or one list that is not read from a document, may have; more is refused as too expensive.
+/// Maximum size of a string, or of a list that is not read from a document; larger ones exceed the cost limit.
 pub(crate) const MOST_BYTES: usize = 16 << 20;
 pub(crate) const MOST_ITEMS: usize = 1 << 19;
 
-/// What a function does with its arguments, of which it may take what it needs.
+/// The implementation of a function. It may take its arguments out of the slice.
 pub(crate) type Body = for<'a> fn(&mut [Value<'a>]) -> Result<Value<'a>, Error>;
 
 type Bodies = &'static [(&'static str, Body)];
@@ -42,23 +42,23 @@ type Bodies = &'static [(&'static str, Body)];
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) overloads: Vec<Overload>,
-    /// `None` for what is no call when it is evaluated, such as `&&`.
+    /// `None` for functions that are not evaluated as calls, such as `&&`.
     pub(crate) body: Option<Body>,
 }
 
 pub(crate) struct Overload {
     pub(crate) id: &'static str,
-    /// Called as `receiver.name(…)`; the receiver is the first argument.
+    /// Whether it is called as `receiver.name(…)`; the receiver is the first argument.
     pub(crate) member: bool,
     pub(crate) args: Vec<Type>,
     pub(crate) result: Type,
-    /// How many type parameters it has; they are numbered from 0.
+    /// Number of type parameters, which are numbered from 0.
     pub(crate) params: u32,
 }
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(build);
 
-/// The function of a name.
+/// Returns the function with a name.
 pub(crate) fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)
 }
@@ -96,7 +96,7 @@ fn build() -> HashMap<&'static str, Function> {
     functions
 }
 
-/// Reads `receiver.(argument, …) -> result`.
+/// Parses a signature of the form `receiver.(argument, …) -> result`.
 fn overload(id: &'static str, signature: &'static str) -> Overload {
     let (arguments, result) = signature.rsplit_once(" -> ").expect("a signature has a result");
     let mut params = Vec::new();
@@ -112,7 +112,7 @@ fn overload(id: &'static str, signature: &'static str) -> Overload {
     Overload { id, member: receiver.is_some(), args, result, params: params.len() as u32 }
 }
 
-/// The parts between commas that are not in parentheses.
+/// Splits at the commas outside parentheses.
 fn split(list: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -154,7 +154,7 @@ fn read(text: &'static str, params: &mut Vec<&'static str>) -> Type {
     simple(text).unwrap_or_else(|| panic!("no type {text}"))
 }
 
-/// The type of a name that stands alone, as expressions may write it too.
+/// Returns the type with a name that takes no type parameters, as expressions may also write it.
 pub(crate) fn simple(name: &str) -> Option<Type> {
     Some(match name {
         "dyn" => Type::Dyn,
@@ -172,7 +172,7 @@ pub(crate) fn simple(name: &str) -> Option<Type> {
     })
 }
 
-/// What the identifier of a type means: `int`, `list`, `net.IP`, …
+/// Returns the type that an identifier denotes: `int`, `list`, `net.IP`, …
 pub(crate) fn type_named(name: &str) -> Option<Type> {
     match name {
         "dyn" | "timestamp" | "duration" => None,
@@ -183,8 +183,8 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
     }
 }
 
-/// Calls a function. If it has no overload for what it is given, the error is the one that `cel-go` has for that kind of
-/// function: most name their arguments, operators only themselves, and some nothing.
+/// Calls a function. If no overload matches the arguments, the error is `cel-go`'s for that kind of function: most name
+/// the argument types, operators name only themselves, and some name neither.
 pub(crate) fn call<'a>(name: &str, body: Body, args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     match body(args) {
         Err(error) if error == Error::no_such_overload() => Err(unfit(name, args, error)),
@@ -207,7 +207,7 @@ fn unfit(name: &str, args: &[Value<'_>], plain: Error) -> Error {
     }
 }
 
-/// What an argument is.
+/// Returns the runtime type name of an argument.
 fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "null_type",
@@ -228,9 +228,9 @@ fn kind(value: &Value<'_>) -> &'static str {
     }
 }
 
-/// Whether an operator is asked of a kind of value, and then finds that the other side does not fit.
+/// Whether a type implements an operator, so that `cel-go` reports a mismatch of the right operand only.
 fn can(kind: &str, operator: &str) -> bool {
-    // These have methods, and are asked for anything.
+    // These types implement `traits.Receiver`, which accepts any function.
     if ["string", "google.protobuf.Timestamp", "google.protobuf.Duration"].contains(&kind) {
         return true;
     }
@@ -243,7 +243,7 @@ fn can(kind: &str, operator: &str) -> bool {
     }
 }
 
-/// The text that an argument is.
+/// Returns the string value of an argument.
 pub(crate) fn text<'v>(value: &'v Value<'_>) -> Result<&'v str, Error> {
     match value {
         Value::String(text) => Ok(text),
@@ -251,7 +251,7 @@ pub(crate) fn text<'v>(value: &'v Value<'_>) -> Result<&'v str, Error> {
     }
 }
 
-/// The whole number that an argument is.
+/// Returns the integer value of an argument.
 pub(crate) fn int(value: &Value<'_>) -> Result<i64, Error> {
     match value {
         Value::Int(number) => Ok(*number),
@@ -259,7 +259,7 @@ pub(crate) fn int(value: &Value<'_>) -> Result<i64, Error> {
     }
 }
 
-/// Text that an expression makes, if it is not too long.
+/// Returns a computed string as a value; fails if it exceeds the size limit.
 pub(crate) fn made<'a>(text: String) -> Result<Value<'a>, Error> {
     if text.len() > MOST_BYTES { Err(Error::CostLimit) } else { Ok(Value::owned_text(text)) }
 }
@@ -268,7 +268,7 @@ pub(crate) fn made<'a>(text: String) -> Result<Value<'a>, Error> {
 mod tests {
     use super::*;
 
-    /// Operators that the plan has nodes for, so that they need no body.
+    /// Operators with dedicated plan nodes, which need no body.
     const PLANNED: [&str; 12] = [
         "_&&_",
         "_||_",

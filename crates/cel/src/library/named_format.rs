@@ -1,4 +1,4 @@
-//! Formats that have a name: what a text must look like to be a label, a subdomain, a URI, …
+//! Named formats (`format.dns1123Label()`, …): validation of labels, subdomains, URIs, …
 
 use std::sync::LazyLock;
 
@@ -40,12 +40,12 @@ pub(super) const BODIES: Bodies = &[
     ("format.datetime", |_| named(12)),
 ];
 
-/// A format with a name.
+/// A named string format.
 #[derive(Debug)]
 pub struct NamedFormat {
     name: &'static str,
     problems: fn(&str) -> Vec<String>,
-    /// How long the pattern is that upstream would match; costs are counted by it.
+    /// Length of upstream's regular expression; the cost model uses it.
     pub(crate) pattern_size: u64,
 }
 
@@ -83,7 +83,7 @@ static FORMATS: [NamedFormat; 13] = [
     NamedFormat { name: "datetime", problems: datetime, pattern_size: 71 },
 ];
 
-/// Whether a service account and its namespace may have these names.
+/// Validates the namespace and name of a service account.
 pub(super) fn account_names(namespace: &str, name: &str) -> Result<(), Error> {
     if !names::subdomain(name).is_empty() {
         return Err(Error::failed("Invalid service account name"));

@@ -1,4 +1,4 @@
-//! Values that only Kubernetes' libraries have.
+//! Values of the types that only Kubernetes' libraries define.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::types::names;
 
-/// A value that only Kubernetes' libraries have.
+/// A value of a type that only Kubernetes' libraries define.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Native {
     #[doc(hidden)]
@@ -56,7 +56,7 @@ impl Native {
         }
     }
 
-    /// Addresses count by their bytes, networks by those of their prefix.
+    /// Returns the size for the cost model: the address length in bytes, for CIDRs that of the prefix.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Ip(IpAddr::V4(_)) => 4,

@@ -1,4 +1,4 @@
-//! Arithmetic, order, membership and size.
+//! Arithmetic, ordering, membership and size operators.
 
 use std::cmp::Ordering;
 

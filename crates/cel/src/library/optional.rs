@@ -1,4 +1,4 @@
-//! Values that may be absent.
+//! Optional values.
 
 use super::Bodies;
 use crate::{

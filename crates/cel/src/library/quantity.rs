@@ -1,4 +1,4 @@
-//! Quantities such as `1.5Gi`.
+//! The quantity library: resource quantities such as `1.5Gi`.
 
 use std::cmp::Ordering;
 
@@ -33,7 +33,7 @@ fn of(value: &Value<'_>) -> Result<Quantity, Error> {
     }
 }
 
-/// What is added or taken away: another quantity or a whole number.
+/// Returns the right operand of an addition or subtraction: a quantity or an integer.
 fn other(value: &Value<'_>) -> Result<Quantity, Error> {
     match value {
         Value::Int(number) => Ok(Quantity::whole(*number)),
@@ -41,7 +41,7 @@ fn other(value: &Value<'_>) -> Result<Quantity, Error> {
     }
 }
 
-/// Quantities and versions are compared by the same functions.
+/// Compares two quantities or two semantic versions.
 fn compared<'a>(args: &[Value<'a>], result: fn(Ordering) -> Value<'a>) -> Result<Value<'a>, Error> {
     if let (Ok(a), Ok(b)) = (semver::of(&args[0]), semver::of(&args[1])) {
         return Ok(result(a.compare(b)));

@@ -1,4 +1,4 @@
-//! What is found by patterns.
+//! The regex library: `find` and `findAll`.
 
 pub(crate) use formats::pattern::compile;
 use regex::Regex;

@@ -1,4 +1,4 @@
-//! Semantic versions.
+//! The semver library: semantic versions.
 
 use std::cmp::Ordering;
 
@@ -13,14 +13,14 @@ pub(super) const BODIES: Bodies = &[
     ("patch", |args| Ok(Value::Int(of(&args[0])?.numbers[2] as i64))),
 ];
 
-/// A semantic version. What is after a plus is not kept, as it makes no difference.
+/// A semantic version. Build metadata is dropped, because it does not affect precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Semver {
     numbers: [u64; 3],
     pre: Vec<Part>,
 }
 
-/// Part of a pre-release; numbers come before words.
+/// An identifier of a pre-release; numeric identifiers order before alphanumeric ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Number(u64),
@@ -37,7 +37,7 @@ pub(super) fn of<'v>(value: &'v Value<'_>) -> Result<&'v Semver, Error> {
     }
 }
 
-/// The version that a text is; with `true` after it, what is missing or too much is put right first.
+/// Parses the first argument as a version; if the second argument is `true`, normalizes it first.
 fn read(args: &[Value<'_>]) -> Result<Result<Semver, String>, Error> {
     let text = text(&args[0])?;
     match args.get(1) {

@@ -1,4 +1,4 @@
-//! Text. Positions count characters, not bytes.
+//! The string functions. Positions count characters, not bytes.
 
 use super::{Bodies, MOST_BYTES, int, made, text};
 use crate::{
@@ -30,7 +30,7 @@ pub(super) const BODIES: Bodies = &[
     ("jsonpatch.escapeKey", |args| made(text(&args[0])?.replace('~', "~0").replace('/', "~1"))),
 ];
 
-/// What Go calls white space.
+/// Whether a character is white space by Go's `unicode.IsSpace`.
 fn is_space(c: char) -> bool {
     c.is_whitespace()
 }
@@ -39,7 +39,7 @@ fn out_of_range(index: i64) -> Error {
     Error::failed(format!("index out of range: {index}"))
 }
 
-/// The byte where a character begins; the end of the text is one past the last.
+/// Returns the byte offset of a character; an index equal to the length is the end of the string.
 fn offset(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     if text.is_ascii() {
@@ -141,7 +141,7 @@ fn split<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     Ok(Value::list(parts.into_iter().map(Value::owned_text).collect()))
 }
 
-/// The characters of a text, the last part having what is left.
+/// Splits a string into at most `most` parts of one character each; the last part holds the rest.
 fn letters(text: &str, most: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -192,7 +192,7 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-/// A list of texts.
+/// Returns a list of strings.
 pub(super) fn texts<'a>(parts: impl IntoIterator<Item = impl Into<std::sync::Arc<str>>>) -> Value<'a> {
     Value::List(List::Made(std::sync::Arc::new(parts.into_iter().map(Value::owned_text).collect()), None))
 }

@@ -1,4 +1,4 @@
-//! The parts of dates, times of day and spans.
+//! Accessors of timestamps and durations.
 
 use jiff::civil::DateTime;
 
@@ -18,7 +18,7 @@ pub(super) const BODIES: Bodies = &[
     ("getMilliseconds", |args| civil(args, |t| t.millisecond().into(), Some(1_000_000))),
 ];
 
-/// A part of a point in time, in a zone if one is given; of a span, how many of `unit` it has.
+/// Returns a component of a timestamp, in an optional time zone, or a duration in `unit`s.
 fn civil<'a>(args: &mut [Value<'a>], part: fn(DateTime) -> i64, unit: Option<i64>) -> Result<Value<'a>, Error> {
     let (timestamp, zone) = match (args, unit) {
         ([Value::Duration(duration)], Some(unit)) => return Ok(Value::Int(duration.0 / unit)),

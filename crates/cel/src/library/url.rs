@@ -1,4 +1,4 @@
-//! URLs and their parts.
+//! The URL library: URLs and their components.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Text to tokens. What is no token is told in the words of the ANTLR lexer that `cel-go` uses, and skipped as far as
-//! that lexer skips it.
+//! The lexer. Invalid input is reported with the messages of `cel-go`'s ANTLR lexer, and skipped as far as that lexer
+//! skips it.
 
 use crate::issue::Issues;
 
@@ -44,7 +44,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// How the parser names it when it expected it.
+    /// Returns the token's name in "expecting" messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Equals => "'=='",
@@ -94,7 +94,7 @@ pub(super) struct Lexeme {
     pub(super) end: u32,
 }
 
-/// The tokens of a source, `End` last.
+/// Splits a source into tokens, ending with `End`.
 pub(super) fn lex(source: &str, issues: &mut Issues) -> Vec<Lexeme> {
     let mut lexemes = Vec::new();
     let mut at = 0;
@@ -123,7 +123,7 @@ enum Scan {
     Bad(usize),
 }
 
-/// The first token of a text that is not empty.
+/// Scans the first token of a non-empty string.
 fn scan(text: &str) -> Scan {
     let bytes = text.as_bytes();
     match bytes[0] {
@@ -155,7 +155,7 @@ fn word(text: &str) -> Scan {
     Scan::Token(token, len)
 }
 
-/// The letters before a quote: how many, whether they mean raw, and what the literal is.
+/// Parses the letters before a quote: their number, whether the literal is raw, and its token.
 fn prefix(bytes: &[u8]) -> Option<(usize, bool, Token)> {
     let quote = |at: usize| matches!(bytes.get(at), Some(b'"' | b'\''));
     let is = |at: usize, letter: u8| bytes.get(at).is_some_and(|c| c.eq_ignore_ascii_case(&letter));
@@ -167,7 +167,7 @@ fn prefix(bytes: &[u8]) -> Option<(usize, bool, Token)> {
     }
 }
 
-/// A literal whose quote is at `start`; what is left of a bad one is skipped up to where it went wrong.
+/// Scans a literal whose quote is at `start`; an invalid one is skipped up to the error.
 fn quoted(text: &str, start: usize, raw: bool, token: Token) -> Scan {
     let quote = &text[start..=start];
     let triple = quote.repeat(3);
@@ -183,7 +183,8 @@ fn quoted(text: &str, start: usize, raw: bool, token: Token) -> Scan {
     }
 }
 
-/// The bytes up to and with the closing quotes, or those up to and with what cannot be there.
+/// Returns the length up to and including the closing quotes; `Err` is the length up to and including an invalid
+/// character.
 fn closed(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
     let mut at = 0;
     while at < body.len() {
@@ -204,7 +205,7 @@ fn closed(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
     Err(body.len())
 }
 
-/// The length of the escape that a text begins with, or of what shows that it is none.
+/// Returns the length of the escape at the start of a string; `Err` is the length at which it is invalid.
 fn escape(text: &str) -> Result<usize, usize> {
     let bytes = text.as_bytes();
     let digits = |from: usize, count: usize, good: fn(&u8) -> bool| {
@@ -221,7 +222,7 @@ fn escape(text: &str) -> Result<usize, usize> {
     }
 }
 
-/// The end of the character at an offset.
+/// Returns the end of the character at an offset.
 fn beyond(text: &str, at: usize) -> usize {
     at + text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
 }

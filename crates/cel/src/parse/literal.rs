@@ -1,4 +1,4 @@
-//! The values of literals.
+//! Literal values.
 
 use super::lex::Token;
 use crate::ast::Literal;
@@ -6,7 +6,7 @@ use crate::ast::Literal;
 const BAD_ESCAPE: &str = "unable to unescape string";
 const BAD_CHARACTER: &str = "invalid unicode code point";
 
-/// The value of a token; a message where it has none.
+/// Parses the value of a literal token; the error is the message.
 pub(super) fn read(token: Token, text: &str, negative: bool) -> Result<Literal, &'static str> {
     Ok(match token {
         Token::True => Literal::Bool(true),
@@ -37,7 +37,7 @@ fn double(text: &str, negative: bool) -> Option<f64> {
     value.is_finite().then_some(if negative { -value } else { value })
 }
 
-/// The bytes that a quoted text stands for.
+/// Returns the bytes that a quoted string represents.
 fn unescape(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let raw = text.starts_with(['r', 'R']);
     let text = if raw { &text[1..] } else { text };
@@ -56,7 +56,7 @@ fn unescape(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
-/// Writes what an escape means; the lexer has seen that it is complete. Its length.
+/// Decodes an escape, which the lexer has validated, and returns its length.
 fn escape(text: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static str> {
     let letter = text.as_bytes()[1];
     let simple = match letter {

@@ -1,5 +1,5 @@
-//! Macros: calls that are written as loops and presence tests. Each makes the tree that `cel-go` makes, because costs are
-//! counted on that tree.
+//! Macros: calls that expand to comprehensions and presence tests. Each expands to the same AST as in `cel-go`, because
+//! costs are counted on that AST.
 
 use super::Parser;
 use crate::ast::{Expr, Fold, Id, Item, Literal, RESULT};
@@ -8,13 +8,13 @@ const NO_NAME: &str = "argument must be a simple name";
 const NO_IDENTIFIER: &str = "argument is not an identifier";
 const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 
-/// What stands where a macro was refused: the place and the message.
+/// The result of an expansion; the error is the source offset and the message.
 type Expanded<T = Id> = Result<T, (u32, String)>;
 
 /// One or two iteration variables.
 type Names = (Box<str>, Option<Box<str>>);
 
-/// What a call means if it is that of a macro.
+/// Expands a call if it is a macro.
 pub(super) fn expand(
     parser: &mut Parser<'_>,
     place: u32,
@@ -42,7 +42,7 @@ pub(super) fn expand(
     }))
 }
 
-/// Makes nodes at the place of the macro's call.
+/// Creates nodes at the source position of the macro call.
 struct Make<'p, 's> {
     parser: &'p mut Parser<'s>,
     place: u32,
@@ -81,7 +81,8 @@ impl Make<'_, '_> {
         Err((self.parser.ast.place(id), message.into()))
     }
 
-    /// The name of an iteration variable.
+    /// Returns the name of an iteration variable; `otherwise` is the error message if the argument is not an
+    /// identifier.
     fn variable(&self, id: Id, otherwise: &str) -> Expanded<Box<str>> {
         match self.parser.ast.expr(id) {
             Expr::Ident(name) if &**name == "__result__" => self.error(id, OVERWRITES),
@@ -90,7 +91,7 @@ impl Make<'_, '_> {
         }
     }
 
-    /// One or two iteration variables.
+    /// Returns the names of one or two iteration variables.
     fn variables(&self, args: &[Id], count: usize) -> Expanded<Names> {
         if count == 1 {
             return Ok((self.variable(args[0], NO_NAME)?, None));
@@ -150,7 +151,7 @@ impl Make<'_, '_> {
         Ok(self.add(Expr::Fold(Box::new(fold))))
     }
 
-    /// A loop that gathers: `step`, where `filter` holds, and what was gathered otherwise.
+    /// Builds a comprehension that accumulates: `step` where `filter` holds, and the unchanged accumulator otherwise.
     fn gather(&mut self, range: Id, names: Names, init: Id, filter: Option<Id>, step: Id) -> Id {
         let condition = self.literal(Literal::Bool(true));
         let step = match filter {
@@ -209,7 +210,7 @@ impl Make<'_, '_> {
         Ok(self.gather(range, names, init, filter, step))
     }
 
-    /// A binding of a name, written as a loop over nothing.
+    /// Binds a name to a value, as a comprehension over an empty list.
     fn bind(&mut self, name: Box<str>, init: Id, result: Id) -> Id {
         let range = self.list(&[]);
         let condition = self.literal(Literal::Bool(false));
@@ -233,7 +234,7 @@ impl Make<'_, '_> {
         Ok(self.call("_?_:_", &[has, mapped, none]))
     }
 
-    /// `list.sortBy(x, key)`: the keys of all elements are made first, then the elements sorted by them.
+    /// Expands `list.sortBy(x, key)`: computes the keys of all elements, then sorts the elements by them.
     fn sort_by(&mut self, range: Id, args: &[Id]) -> Expanded {
         let spelled = matches!(
             self.parser.ast.expr(range),

@@ -1,8 +1,9 @@
-//! Text to a syntax tree, by recursive descent over CEL's small grammar.
+//! The parser: recursive descent over CEL's small grammar.
 //!
-//! `cel-go` parses with ANTLR, and its messages reach users, so this parser recovers from a wrong token where ANTLR does:
-//! it skips one that stands before what is expected, supposes one that is missing before what may follow, and otherwise
-//! gives the operand up and goes on where one may end, silent until something fits again. Nesting, size and the number of nodes that macros make are limited.
+//! `cel-go` parses with ANTLR, and its messages reach users, so this parser recovers from a syntax error as ANTLR does:
+//! it skips a token that stands before the expected one, assumes a missing token if the current one may follow it, and
+//! otherwise abandons the operand and resumes where one may end, suppressing messages until a token matches again.
+//! Nesting depth, size and the number of nodes created by macros are limited.
 
 mod lex;
 mod literal;
@@ -19,7 +20,7 @@ const MOST_CHARACTERS: usize = 100_000;
 const MOST_NODES: usize = 100_000;
 const DEEPEST: u16 = 250;
 
-/// What an operand may begin with.
+/// Tokens that may start an operand.
 const FIRST: [Token; 15] = [
     Token::LeftBracket,
     Token::LeftBrace,
@@ -38,7 +39,7 @@ const FIRST: [Token; 15] = [
     Token::Identifier,
 ];
 
-/// Something could not be parsed; what was wrong is among the issues.
+/// Parsing stopped; the cause is among the issues.
 struct Stop;
 
 type Parsed<T = Id> = Result<T, Stop>;
@@ -49,18 +50,18 @@ struct Parser<'s> {
     at: usize,
     issues: Issues,
     ast: Ast,
-    /// By node: how many operators and selections are nested in it.
+    /// Depth of operators and selections nested in each node, indexed by node.
     depths: Vec<u16>,
     nesting: u16,
-    /// What may end each expression that is open, innermost last.
+    /// Tokens that may end each open expression, innermost last.
     ends: Vec<&'static [Token]>,
-    /// Something was wrong, and nothing fitted since.
+    /// Error recovery is active: a token was wrong, and none has matched since.
     lost: bool,
-    /// Nothing more is parsed.
+    /// A limit was exceeded; parsing has stopped.
     refused: bool,
 }
 
-/// The tree of an expression.
+/// Parses an expression.
 pub(crate) fn parse(source: &str) -> Result<Ast, Issues> {
     let mut issues = Issues::new(source);
     let size = source.chars().count();
@@ -95,7 +96,7 @@ impl Parser<'_> {
         Ok(root)
     }
 
-    /// `condition ? then : otherwise`, or what is without it. `ends` says what may come after it.
+    /// Parses `condition ? then : otherwise`, or an expression without it. `ends` are the tokens that may follow.
     fn expression(&mut self, ends: &'static [Token]) -> Parsed {
         self.nesting += 1;
         if self.nesting > DEEPEST {
@@ -146,7 +147,7 @@ impl Parser<'_> {
         if terms.len() == 1 { Ok(terms[0]) } else { self.call(place, "_&&_", None, terms, 0) }
     }
 
-    /// Operators that bind at least so strongly.
+    /// Parses binary operators with at least the precedence `least`.
     fn binary(&mut self, least: u8) -> Parsed {
         let mut left = self.unary()?;
         while let Some((level, function)) = operator(self.peek()).filter(|(level, _)| *level >= least) {
@@ -157,7 +158,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// A call, or what its macro makes of it; `deeper` is what it adds to the depth of what is in it.
+    /// Creates a call or expands it as a macro; `deeper` is the nesting depth that it adds to its operands.
     fn call(&mut self, place: u32, function: &str, target: Option<Id>, args: Vec<Id>, deeper: u16) -> Parsed {
         let depth = self.depth(target.iter().chain(&args), deeper);
         let id = match macros::expand(self, place, function, target, &args) {
@@ -176,7 +177,7 @@ impl Parser<'_> {
         parts.map(|id| self.depths.get(*id as usize).copied().unwrap_or(0)).max().unwrap_or(0) + deeper
     }
 
-    /// Notes how deep a finished node is; too deep or too many are refused.
+    /// Records the depth of a finished node; fails if the depth or the number of nodes exceeds its limit.
     fn settle(&mut self, id: Id, depth: u16) -> Parsed {
         self.depths.resize(self.ast.len(), 0);
         self.depths[id as usize] = depth;
@@ -195,7 +196,7 @@ impl Parser<'_> {
         Err(Stop)
     }
 
-    /// Skips to where an operand, or else an expression, may end, and goes on as if one had been there.
+    /// Skips to a token that may end an operand, or an expression, and continues as if one had been parsed.
     fn recover(&mut self, start: u32, operand: bool) -> Parsed {
         if self.refused {
             return Err(Stop);
@@ -206,12 +207,12 @@ impl Parser<'_> {
         self.node(Expr::Missing, start, 0)
     }
 
-    /// Whether an expression that is open may end here.
+    /// Whether an open expression may end here.
     fn may_end(&self) -> bool {
         self.peek() == Token::End || self.ends.iter().any(|ends| ends.contains(&self.peek()))
     }
 
-    /// Notes something wrong, unless it only follows from what was wrong before.
+    /// Records an issue, unless it is a consequence of an earlier one.
     fn report(&mut self, place: u32, message: String) {
         if !self.lost {
             self.issues.add(place, message);
@@ -234,7 +235,8 @@ impl Parser<'_> {
         lexeme
     }
 
-    /// Takes a token, or mends what is there instead. `follows` says what may come after a token that is missing.
+    /// Consumes a token, recovering if another one is present. `follows` tests the tokens that may come after a missing
+    /// one.
     fn expect(&mut self, token: Token, follows: impl Fn(&Self, Token) -> bool) -> Parsed<Lexeme> {
         if self.peek() == token {
             return Ok(self.advance());
@@ -254,7 +256,7 @@ impl Parser<'_> {
         Err(Stop)
     }
 
-    /// Makes sure that one of `expected` comes next, skipping one token if that helps.
+    /// Ensures that one of `expected` comes next, skipping one token if that helps.
     fn expect_any(&mut self, expected: &[Token]) -> Parsed<()> {
         if expected.contains(&self.peek()) {
             return Ok(());
@@ -268,7 +270,7 @@ impl Parser<'_> {
         Err(Stop)
     }
 
-    /// Makes sure that an operand comes next, or one of `others`.
+    /// Ensures that an operand or one of `others` comes next.
     fn expect_operand(&mut self, others: &[Token]) -> Parsed<()> {
         if FIRST.contains(&self.peek()) || others.contains(&self.peek()) {
             return Ok(());
@@ -297,7 +299,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a token may come after an operand that ends here.
+    /// Whether a token may follow an operand that ends here.
     fn may_follow(&self, token: Token) -> bool {
         let ends = self.ends.last().copied().unwrap_or(&[]);
         let conditional = token == Token::Question && ends != [Token::Colon];
@@ -310,7 +312,7 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"))
 }
 
-/// How strongly an operator binds, and its function.
+/// Returns the precedence of an operator and its function name.
 fn operator(token: Token) -> Option<(u8, &'static str)> {
     Some(match token {
         Token::Less => (0, "_<_"),

@@ -1,4 +1,4 @@
-//! Operands: literals, names, calls, selections, lists, maps and messages.
+//! Parses operands: literals, names, calls, selections, lists, maps and messages.
 
 use formats::names;
 
@@ -41,7 +41,7 @@ impl Parser<'_> {
         if count % 2 == 0 { Ok(operand) } else { self.call(place, "!_", None, vec![operand], 0) }
     }
 
-    /// A negative literal, or something negated.
+    /// Parses a negative literal or a negation.
     fn minus(&mut self) -> Parsed {
         let first = self.lexemes[self.at];
         let count = self.lexemes[self.at..].iter().take_while(|lexeme| lexeme.token == Token::Minus).count();
@@ -68,7 +68,7 @@ impl Parser<'_> {
         self.report(here.start, format!("Syntax error: no viable alternative at input {text}"));
     }
 
-    /// An operand with all that is selected from it.
+    /// Parses an operand with its selections, indexes and member calls.
     fn member(&mut self) -> Parsed {
         let mut operand = self.primary()?;
         loop {
@@ -180,7 +180,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A variable, a call or a message, whose name may begin with a dot.
+    /// Parses a variable, a call or a message, whose name may begin with a dot.
     fn name(&mut self, dot: &str, start: u32) -> Parsed {
         if let Some(brace) = self.message_brace() {
             return self.message(dot, brace);
@@ -208,7 +208,7 @@ impl Parser<'_> {
         self.node(Expr::Missing, place, 0)
     }
 
-    /// How far the `{` is that makes a dotted name that of a message.
+    /// Returns the distance to the `{` that makes a qualified name a message literal.
     fn message_brace(&self) -> Option<usize> {
         let mut ahead = 1;
         while self.peek_at(ahead) == Token::Dot && self.peek_at(ahead + 1) == Token::Identifier {
@@ -251,7 +251,7 @@ impl Parser<'_> {
         Ok(Field { place, name, value, optional })
     }
 
-    /// Whether a comma follows that one of `first` comes after; a comma at the end is left to [`close`](Self::close).
+    /// Consumes a comma if one of `first` follows it; a trailing comma is left to [`close`](Self::close).
     fn another_entry(&mut self, first: &[Token]) -> Parsed<bool> {
         if self.peek() != Token::Comma || !first.contains(&self.peek_at(1)) {
             return Ok(false);
@@ -260,7 +260,7 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// The end of a list, map or message, after which a comma is allowed.
+    /// Parses the end of a list, map or message, with an optional trailing comma.
     fn close(&mut self, token: Token) -> Parsed<()> {
         if self.peek() != token {
             self.expect_any(&[token, Token::Comma])?;

@@ -1,5 +1,5 @@
-//! Attributes: a variable, or something computed, and a way through fields, keys and indexes. Every step costs, and the
-//! whole costs once more.
+//! Attributes: a variable or a computed value, followed by field, key and index qualifiers. Each qualifier has a cost,
+//! and so has the attribute as a whole.
 
 use super::{
     Attribute, Qualifier, QualifierKey, Root,
@@ -16,7 +16,7 @@ impl<'a> Machine<'a, '_> {
         if outcome.as_ref().is_err_and(Error::is_final) {
             return outcome;
         }
-        // A choice costs what is chosen.
+        // A conditional attribute costs as much as its selected branch.
         if !matches!(attribute.root, Root::Either(_)) {
             self.spend(1)?;
         }
@@ -30,7 +30,7 @@ impl<'a> Machine<'a, '_> {
         }
     }
 
-    /// `test`: the last step only tells whether it leads anywhere.
+    /// Resolves an attribute. `test`: the last qualifier only tests for presence.
     fn resolve(&mut self, attribute: &'a Attribute, test: bool) -> Outcome<'a> {
         let mut at = match &attribute.root {
             Root::Variable(number, name) => match self.bindings.values.get(*number) {
@@ -92,7 +92,7 @@ impl<'a> Machine<'a, '_> {
         }
     }
 
-    /// One step. `None`: it leads nowhere, and that is no error.
+    /// Applies one qualifier. `None`: the value is absent, which is not an error for optional qualifiers.
     fn qualify(
         &mut self,
         at: &Value<'a>,
@@ -113,7 +113,7 @@ impl<'a> Machine<'a, '_> {
                 key => key.and_then(|key| index(at, &key)),
             },
         };
-        // A step that may lead nowhere, and does, is free.
+        // An optional qualifier without a value is free.
         let absent = matches!(found, Ok(Step::Absent(_) | Step::Nothing));
         if !(absent && optional) {
             self.spend(1)?;
@@ -135,9 +135,9 @@ impl<'a> Machine<'a, '_> {
 
 pub(super) enum Step<'a> {
     Found(Value<'a>),
-    /// There is no such key or index.
+    /// The key or index does not exist.
     Absent(Error),
-    /// There is nothing to look into.
+    /// The operand has no fields or elements.
     Nothing,
 }
 
@@ -205,7 +205,7 @@ fn element<'a>(list: &List<'a>, key: &Value<'a>) -> Result<Step<'a>, Error> {
     }
 }
 
-/// What Go calls the type of a value.
+/// Returns the Go type name of a value.
 pub(super) fn go_name(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "types.Null",

@@ -1,5 +1,5 @@
-//! Variables that are expressions themselves, such as those of an admission policy: evaluated when another expression asks
-//! for one, and at most once.
+//! Composed variables: variables defined by expressions, such as those of an admission policy. They are evaluated on
+//! first use, and at most once.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,22 +10,23 @@ use super::{
 };
 use crate::error::Error;
 
-/// A name, and its program or why there is none.
+/// A variable's name, and its program or compilation error.
 type Entry = (Box<str>, Result<Program, Box<str>>);
 
-/// Named programs; of those with one name the last counts. One that did not compile says why to whoever asks for it.
+/// Named programs; the last one with a name wins. Using a variable that did not compile fails with its compilation
+/// error.
 #[derive(Debug, Default)]
 pub struct Composition {
     entries: Vec<Entry>,
 }
 
 impl Composition {
-    /// No programs.
+    /// An empty composition.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With one more.
+    /// Adds a variable.
     pub fn add(&mut self, name: &str, program: Result<Program, String>) {
         let program = program.map_err(String::into_boxed_str);
         match self.position(name) {
@@ -39,7 +40,7 @@ impl Composition {
     }
 }
 
-/// What became of the programs in one evaluation.
+/// The evaluation states of the composed variables within one evaluation.
 #[derive(Debug)]
 pub(super) struct Composed<'a> {
     of: &'a Composition,
@@ -66,7 +67,7 @@ impl<'a> Composed<'a> {
 }
 
 impl<'a> Machine<'a, '_> {
-    /// The value of a composed variable.
+    /// Evaluates a composed variable.
     pub(super) fn composed(&mut self, name: &str) -> Result<Step<'a>, Error> {
         let bindings = self.bindings;
         let Some(composed) = &bindings.composed else { return Ok(Step::Absent(no_key(name))) };
@@ -74,7 +75,7 @@ impl<'a> Machine<'a, '_> {
         let state = composed.outcomes.borrow()[at].clone();
         match state {
             State::Done(outcome) => return outcome.map(Step::Found),
-            // The checker refuses this: a variable knows only those before it.
+            // The type checker prevents recursion: a variable can refer only to those declared before it.
             State::Running => return Err(Error::failed(format!("variable {name:?} asks for itself"))),
             State::Waiting => {}
         }

@@ -1,4 +1,4 @@
-//! Evaluation, with errors that `&&` and `||` may absorb and costs that nothing does.
+//! Evaluation. `&&` and `||` may absorb errors; costs are always charged.
 
 use super::{Bindings, Budget, Call, Matches, Node, Program, Set};
 use crate::{
@@ -8,16 +8,16 @@ use crate::{
     value::{Map, Value, fuel, map},
 };
 
-/// How many elements any evaluation may look at, whatever it may cost.
+/// Minimum number of elements that an evaluation may traverse, regardless of its cost limit.
 const LEAST_FUEL: u64 = 1 << 20;
 
 pub(super) type Outcome<'a> = Result<Value<'a>, Error>;
 
-/// A variable of a loop.
+/// A comprehension variable.
 pub(super) enum Local<'a> {
     Value(Value<'a>),
     Failed(Error),
-    /// Evaluated when somebody asks for it.
+    /// Evaluated on first use.
     Pending(&'a Node),
 }
 
@@ -39,7 +39,7 @@ pub(super) fn run<'a>(program: &'a Program, bindings: &Bindings<'a>, budget: &mu
     if fuel::is_empty() {
         outcome = Err(Error::CostLimit);
     }
-    // What one that runs within another used, the other did not.
+    // Restores the fuel of the enclosing evaluation, which a nested one does not consume.
     fuel::refill(before);
     budget.spent = machine.budget.spent;
     outcome
@@ -71,7 +71,8 @@ impl<'a> Machine<'a, '_> {
         }
     }
 
-    /// `decisive` ends it; an error is told only if nothing else decides.
+    /// Evaluates `&&` or `||`. A `decisive` operand short-circuits; an error is returned only if no operand is
+    /// decisive.
     fn logical(&mut self, terms: &'a [Node], decisive: bool) -> Outcome<'a> {
         let mut failed = None;
         for term in terms {
@@ -100,7 +101,7 @@ impl<'a> Machine<'a, '_> {
         Ok(Value::Bool((left == right) == holds))
     }
 
-    /// An operand's value or its error, unless nothing may go on after that.
+    /// Evaluates an operand to a value or an error that can be absorbed; final errors are returned as `Err`.
     fn operand(&mut self, node: &'a Node) -> Result<Outcome<'a>, Error> {
         match self.eval(node) {
             Err(error) if error.is_final() => Err(error),
@@ -115,7 +116,7 @@ impl<'a> Machine<'a, '_> {
                 let arg = self.operand(arg)?;
                 self.checked(call, [arg])
             }
-            // Both are evaluated even if the first fails; that costs.
+            // Both operands are evaluated and charged, even if the first fails.
             [left, right] if call.function.name != "format" => {
                 let args = [self.operand(left)?, self.operand(right)?];
                 self.checked(call, args)
@@ -224,7 +225,7 @@ impl<'a> Machine<'a, '_> {
     }
 }
 
-/// The value of an entry that may be absent.
+/// Unwraps the value of an optional entry; `None` if it is absent.
 fn present<'a>(value: Value<'a>, optional: bool, name: impl Fn() -> String) -> Result<Option<Value<'a>>, Error> {
     match (optional, value) {
         (false, value) => Ok(Some(value)),
@@ -237,7 +238,7 @@ fn present<'a>(value: Value<'a>, optional: bool, name: impl Fn() -> String) -> R
     }
 }
 
-/// Lists and maps of a document with a schema refuse to be compared with what is neither.
+/// Whether two values may be compared: lists and maps of a document with a schema only compare with their own kind.
 fn comparable(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (_, Value::Null) => true,

@@ -1,4 +1,4 @@
-//! Loops over lists and maps.
+//! Evaluation of comprehensions.
 
 use std::sync::atomic::Ordering;
 
@@ -55,7 +55,7 @@ impl<'a> Machine<'a, '_> {
         Ok(())
     }
 
-    /// One round; `false` ends the loop.
+    /// Runs one iteration; `false` ends the loop.
     fn step(&mut self, fold: &'a Fold, first: Local<'a>) -> Result<bool, Error> {
         self.locals[fold.slot + 1] = first;
         match self.eval(&fold.condition) {

@@ -1,4 +1,4 @@
-//! Programs: what is left of an expression when all that does not depend on its variables is done.
+//! Programs: planned expressions, with the parts that do not depend on variables evaluated in advance.
 
 mod attribute;
 mod composed;
@@ -19,11 +19,11 @@ use crate::{
     value::{Key, Map, Value, fuel},
 };
 
-/// An expression ready to run. It can be shared between threads.
+/// A planned expression, ready to run. It can be shared between threads.
 #[derive(Debug)]
 pub struct Program {
     root: Node,
-    /// How many variables of loops are in use at once.
+    /// Number of slots for comprehension variables.
     locals: usize,
 }
 
@@ -37,12 +37,12 @@ pub struct Bindings<'a> {
 }
 
 impl<'a> Bindings<'a> {
-    /// No values.
+    /// Creates bindings without values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives a variable, by its number in the environment, a value.
+    /// Binds a variable, given by its number in the environment, to a value.
     pub fn set(&mut self, variable: usize, value: Value<'a>) -> &mut Self {
         if self.values.len() <= variable {
             self.values.resize(variable + 1, None);
@@ -51,20 +51,20 @@ impl<'a> Bindings<'a> {
         self
     }
 
-    /// Gives a variable the fields of a composition: each is evaluated with these bindings when an expression asks for it,
-    /// at most once, and may cost `limit`.
+    /// Binds a variable to a composition: each of its fields is evaluated with these bindings on first use, at most
+    /// once, with the cost limit `limit`.
     pub fn compose(&mut self, variable: usize, composition: &'a Composition, limit: u64) -> &mut Self {
         self.composed = Some(Rc::new(composed::Composed::new(composition, limit)));
         self.set(variable, Value::Map(Map::Composed))
     }
 
-    /// What composed variables cost since this was last asked.
+    /// Returns the cost of composed variables since the last call, and resets it.
     pub fn take_composed_cost(&self) -> u64 {
         self.composed.as_ref().map_or(0, |composed| composed.take_cost())
     }
 }
 
-/// What an evaluation may cost, and what it did.
+/// The cost limit of an evaluation, and its cost so far.
 #[derive(Debug)]
 pub struct Budget<'a> {
     limit: u64,
@@ -73,18 +73,18 @@ pub struct Budget<'a> {
 }
 
 impl<'a> Budget<'a> {
-    /// So much and no more.
+    /// Creates a budget with a cost limit.
     pub fn new(limit: u64) -> Self {
         Self { limit, spent: 0, stop: None }
     }
 
-    /// Whoever sets `stop` ends the evaluation.
+    /// Cancels the evaluation when `stop` is set.
     pub fn stoppable(mut self, stop: &'a AtomicBool) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// What was spent.
+    /// Returns the cost so far.
     pub fn spent(&self) -> u64 {
         self.spent
     }
@@ -96,14 +96,14 @@ impl<'a> Budget<'a> {
 }
 
 impl Checked {
-    /// The program of an expression; an error if something that is always evaluated is known to fail.
+    /// Plans the program; fails if constant folding of an unconditionally evaluated part fails.
     pub fn program(&self) -> Result<Program, Error> {
         plan::plan(self)
     }
 }
 
 impl Program {
-    /// Evaluates it.
+    /// Evaluates the program.
     pub fn run<'a>(&'a self, bindings: &Bindings<'a>, budget: &mut Budget<'_>) -> Result<Value<'a>, Error> {
         eval::run(self, bindings, budget)
     }
@@ -113,7 +113,7 @@ impl Program {
 enum Node {
     Constant(Value<'static>),
     Attribute(Box<Attribute>),
-    /// Whether the last qualifier of an attribute leads anywhere.
+    /// Whether the last qualifier of an attribute is present.
     Has(Box<Attribute>),
     And(Box<[Node]>),
     Or(Box<[Node]>),
@@ -122,20 +122,20 @@ enum Node {
     Call(Box<Call>),
     Matches(Box<Matches>),
     NotStrictlyFalse(Box<Node>),
-    /// Membership in constants.
+    /// Membership in a set of constants.
     In(Box<(Node, Set)>),
     List(Box<[(Node, bool)]>),
     Map(Box<[(Node, Node, bool)]>),
     Struct(Box<Created>),
     Fold(Box<Fold>),
-    /// The first of two optionals that has a value; `true`: its value.
+    /// The first of two optionals that has a value; `true`: unwrapped.
     OrElse(Box<(Node, Node)>, bool),
 }
 
-/// The type of a created object, and its fields with whether they may be absent.
+/// The type of a constructed object, and its fields with whether they are optional.
 type Created = (Box<str>, Vec<(Box<str>, Node, bool)>);
 
-/// A variable or something computed, and the way from it.
+/// A variable or a computed value, followed by qualifiers.
 #[derive(Debug)]
 struct Attribute {
     root: Root,
@@ -145,7 +145,7 @@ struct Attribute {
 #[derive(Debug)]
 enum Root {
     Variable(usize, Box<str>),
-    /// A variable of a loop; `take`: nobody reads it after.
+    /// A comprehension variable; `take`: this is its last use, so the value is moved.
     Local {
         slot: usize,
         take: bool,
@@ -175,7 +175,7 @@ struct Call {
     args: Box<[Node]>,
 }
 
-/// A call whose pattern is known.
+/// A regular expression match whose pattern is a constant.
 #[derive(Debug)]
 struct Matches {
     regex: Regex,
@@ -184,7 +184,7 @@ struct Matches {
     args: Box<[Node]>,
 }
 
-/// Constants, found by what they equal.
+/// A set of constants for membership tests.
 #[derive(Debug, Default)]
 struct Set {
     keys: std::collections::BTreeSet<Key<'static>>,

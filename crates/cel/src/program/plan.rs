@@ -1,5 +1,6 @@
-//! From checked expressions to programs, with the shortcuts of `cel-go`, because costs depend on them: lists, maps and
-//! conversions of constants are constants, membership in constants is looked up, known patterns are compiled.
+//! The planner: turns checked expressions into programs with `cel-go`'s optimizations, because costs depend on them:
+//! lists, maps and conversions of constants are folded, membership in constants uses a set, constant patterns are
+//! precompiled.
 
 use super::{Attribute, Call, Fold, Matches, Node, Program, Qualifier, QualifierKey, Root, Set, attribute::go_name};
 use crate::{
@@ -17,14 +18,14 @@ pub(super) fn plan(checked: &Checked) -> Result<Program, Error> {
     Ok(Program { root, locals: planner.locals })
 }
 
-/// Functions whose call is a constant if their argument is one.
+/// Conversion functions that are folded if their argument is a constant.
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
 struct Scope<'a> {
     name: &'a str,
     slot: usize,
-    /// Whether the loop's result is read for the last time.
+    /// Whether the next use of the variable is its last.
     take: bool,
 }
 
@@ -117,7 +118,7 @@ impl<'a> Planner<'a> {
             self.scopes.push(Scope { name, slot: slot + 2, take: false });
         }
         let condition = self.node(fold.condition)?;
-        // What a macro gathers is read once in each step, and then replaced.
+        // A macro's accumulator is read once in each step and then replaced.
         self.scopes[depth].take = &*fold.accu == RESULT;
         let step = self.node(fold.step)?;
         self.scopes.truncate(depth + 1);
@@ -231,7 +232,7 @@ fn index(args: Vec<Node>, optional: bool) -> Result<Node, Error> {
     Ok(Node::Attribute(Box::new(attribute)))
 }
 
-/// Constants as a set, if all of them can be in one.
+/// Builds a set of constants; `None` if some element is not supported in a set.
 fn set(list: &List<'static>) -> Option<Set> {
     let mut set = Set::default();
     for item in list.iter() {

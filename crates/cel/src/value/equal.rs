@@ -1,5 +1,5 @@
-//! Equality and order. Numbers of different types are compared by what they are worth; lists of a document that are sets
-//! or maps are equal in any order.
+//! Equality and ordering. Numbers of different types compare by numeric value; `set` and `map` lists of a document are
+//! equal in any order.
 
 use std::cmp::Ordering;
 
@@ -29,7 +29,7 @@ impl PartialEq for Value<'_> {
     }
 }
 
-/// Which of two values comes first; `None` if they cannot be compared.
+/// Orders two values; `None` if they are not comparable.
 pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     Some(match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
@@ -50,7 +50,7 @@ pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// A double against a whole number, which is rounded to a double for it.
+/// Compares a double with an integer, which is rounded to a double.
 fn double(a: f64, b: i128) -> Option<Ordering> {
     a.partial_cmp(&(b as f64))
 }
@@ -70,7 +70,7 @@ fn lists(a: &List<'_>, b: &List<'_>) -> bool {
     }
 }
 
-/// What identifies an element of a list that is a map.
+/// Returns the key fields that identify an element of a `map` list.
 pub(crate) fn identity<'a>(item: &Value<'a>, schema: &dyn Schema) -> Vec<Option<Value<'a>>> {
     let Value::Map(map) = item else { return Vec::new() };
     schema.keys().iter().map(|key| map.field(key).ok().flatten()).collect()
@@ -83,7 +83,7 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
     if let (Map::Json(a, Some(schema)), Map::Json(b, Some(_))) = (a, b)
         && !matches!(schema.form(), Form::Map | Form::Open)
     {
-        // What no schema knows is compared as it is written.
+        // Fields without a schema are compared as raw JSON.
         let unknown = a.iter().filter(|(name, _)| schema.property(name).is_none());
         if unknown.into_iter().any(|(name, value)| b.get(name).is_some_and(|other| other != value)) {
             return false;
@@ -100,12 +100,12 @@ fn entry<'a>(map: &Map<'a>, key: &Key<'a>) -> Option<Value<'a>> {
     }
 }
 
-/// Whether a list has a value.
+/// Whether a list contains a value.
 pub(crate) fn contains(list: &List<'_>, value: &Value<'_>) -> bool {
     list.iter().any(|item| item == *value)
 }
 
-/// Two lists as one; those of a document that are sets or maps are merged.
+/// Concatenates two lists; `set` and `map` lists of a document are merged.
 pub(crate) fn join<'a>(a: List<'a>, b: &List<'a>) -> List<'a> {
     let schema = a.schema().filter(|schema| matches!(schema.form(), Form::SetList | Form::MapList));
     let mut items = match a {
@@ -129,7 +129,7 @@ pub(crate) fn join<'a>(a: List<'a>, b: &List<'a>) -> List<'a> {
     List::Made(std::sync::Arc::new(items), schema)
 }
 
-/// The value of a key that a map must not have yet.
+/// Inserts a key into a map; fails if the key exists.
 pub(crate) fn insert<'a>(target: Map<'a>, key: &Value<'a>, value: Value<'a>) -> Result<Map<'a>, crate::Error> {
     let made = match target {
         Map::Made(map) => map,

@@ -1,6 +1,6 @@
-//! A bound on how many elements an evaluation may look at. Lists and maps share their parts, so that few steps can make a
-//! value that is short to write and endless to go over; no cost counts that. Whoever goes over elements burns fuel, and an
-//! evaluation that ran out of it fails.
+//! A limit on the number of elements that an evaluation may traverse. Lists and maps share their parts, so a few steps
+//! can build a value that is small in memory and exponentially large to traverse, which the cost model does not cover.
+//! Each traversed element burns fuel, and an evaluation without fuel fails.
 
 use std::cell::Cell;
 
@@ -8,19 +8,19 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Sets how much there is for what this thread does next; how much there was.
+/// Sets this thread's fuel and returns the previous amount.
 pub(crate) fn refill(amount: u64) -> u64 {
     LEFT.replace(amount)
 }
 
-/// Whether there was some for one more element.
+/// Consumes fuel for one element; `false` if there is none left.
 pub(crate) fn burn() -> bool {
     let left = LEFT.get();
     LEFT.set(left.saturating_sub(1));
     left > 0
 }
 
-/// Whether there is none left.
+/// Whether the fuel is used up.
 pub(crate) fn is_empty() -> bool {
     LEFT.get() == 0
 }

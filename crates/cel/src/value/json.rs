@@ -1,4 +1,5 @@
-//! Documents as values. A schema says how a part is seen (text as time, a list as a set), as custom resources do.
+//! JSON documents as values. A schema determines the CEL type of each part (a string as a timestamp, a list as a set),
+//! as in CRDs.
 
 use std::fmt;
 
@@ -10,62 +11,62 @@ use crate::error::Error;
 
 /// The schema of a part of a document.
 pub trait Schema: fmt::Debug + Sync {
-    /// How the part is seen.
+    /// Returns the schema type of the part.
     fn form(&self) -> Form;
 
-    /// Whether it may be `null`.
+    /// Whether the part may be `null`.
     fn nullable(&self) -> bool {
         false
     }
 
-    /// The schema of a field, by its name in the document.
+    /// Returns the schema of a field, by its unescaped name.
     fn property(&self, name: &str) -> Option<&dyn Schema>;
 
-    /// The schema of a list's elements or a map's values.
+    /// Returns the schema of a list's elements or a map's values.
     fn element(&self) -> Option<&dyn Schema>;
 
-    /// The fields that identify an element of a [`Form::MapList`].
+    /// The key fields of a [`Form::MapList`] (`x-kubernetes-list-map-keys`).
     fn keys(&self) -> &[String] {
         &[]
     }
 }
 
-/// How a part of a document is seen.
+/// The schema type of a part of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An object with properties; their names are escaped for expressions.
+    /// An object with properties, whose names are escaped for expressions.
     Object,
-    /// A map whose values are alike.
+    /// A map with values of one type (`additionalProperties`).
     Map,
-    /// An object of which no field is known.
+    /// An object without declared fields.
     Opaque,
-    /// A list.
+    /// An atomic list.
     List,
-    /// A list whose order does not matter.
+    /// A list of type `set`, whose order is irrelevant.
     SetList,
-    /// A list whose elements are identified by some of their fields.
+    /// A list of type `map`, whose elements are identified by key fields.
     MapList,
-    /// Text.
+    /// A string.
     String,
-    /// Text in base64, seen as bytes.
+    /// A base64 string (`byte`), converted to bytes.
     Bytes,
-    /// A day, seen as a point in time.
+    /// A `date` string, converted to a timestamp.
     Date,
-    /// A point in time.
+    /// A `date-time` string, converted to a timestamp.
     DateTime,
-    /// A span of time.
+    /// A `duration` string, converted to a duration.
     Duration,
     /// A floating-point number.
     Number,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// Truth.
+    /// A boolean.
     Boolean,
-    /// A whole number or text.
+    /// An integer or a string (`x-kubernetes-int-or-string`).
     IntOrString,
-    /// What is kept without being known.
+    /// A part with unknown fields preserved (`x-kubernetes-preserve-unknown-fields`) and no declared type.
     Unknown,
-    /// Whatever it is; the names of fields, however deep, may be written escaped.
+    /// An untyped part; field names at any depth may be written escaped.
     Open,
 }
 

@@ -1,4 +1,4 @@
-//! Maps: objects of documents, and what expressions make.
+//! Maps: objects of documents, and maps built by expressions.
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
@@ -10,26 +10,26 @@ use crate::{error::Error, escape};
 /// A map.
 #[derive(Clone)]
 pub enum Map<'a> {
-    /// Part of a document.
+    /// A JSON object of a document, with its schema.
     Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
-    /// What an expression made.
+    /// A map built by an expression.
     Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
-    /// The composed variables of the bindings, which are evaluated when somebody asks for one.
+    /// The composed variables of the bindings, which are evaluated on first use.
     Composed,
 }
 
-/// A key of a map. Numbers that are equal are one key, whatever their type.
+/// A map key. Numerically equal keys are the same, whatever their type.
 #[derive(Clone, Debug)]
 pub enum Key<'a> {
-    /// Truth.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// A whole number that is not negative.
+    /// An unsigned integer.
     Uint(u64),
-    /// Text.
+    /// A string.
     String(Text<'a>),
-    /// A number that is not whole.
+    /// A number with a fractional part.
     Double(f64),
     /// `null`.
     Null,
@@ -81,7 +81,7 @@ impl<'a> From<Key<'a>> for Value<'a> {
     }
 }
 
-/// The key that a value is, if it can be one. Whole doubles are keys of the number they equal.
+/// Converts a value to a key, if its type allows. Integral doubles become integer keys.
 pub(crate) fn key<'a>(value: &Value<'a>) -> Option<Key<'a>> {
     Some(match value {
         Value::Bool(value) => Key::Bool(*value),
@@ -103,7 +103,7 @@ impl fmt::Debug for Map<'_> {
 }
 
 impl<'a> Map<'a> {
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
             Self::Json(map, _) => map.len(),
@@ -112,7 +112,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -121,7 +121,7 @@ impl<'a> Map<'a> {
         matches!(self, Self::Made(_) | Self::Json(_, None)) && self.is_empty()
     }
 
-    /// The value of a key; `None` if there is none, an error if that can be no key of this map.
+    /// Returns the value of a key; `None` if it is absent, an error if the type is not valid for a key of this map.
     pub fn find(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Error> {
         match (self, key) {
             (Self::Json(..), Value::String(name)) => self.field(name),
@@ -132,21 +132,21 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The value of a field, by the name that expressions have for it.
+    /// Returns the value of a field, by its escaped name.
     pub fn field(&self, name: &str) -> Result<Option<Value<'a>>, Error> {
         match self {
             Self::Json(map, None) => map.get(name).map(|value| json::value(value, None)).transpose(),
             Self::Json(map, Some(schema)) => typed(map, *schema, name),
             Self::Composed => Ok(None),
             Self::Made(map) => {
-                // Looked for without a key of its own.
+                // Looked up by a temporary key.
                 let key = Key::String(Text::Shared(name.into()));
                 Ok(map.get(&key).cloned())
             }
         }
     }
 
-    /// The keys, as expressions see them.
+    /// Returns the keys, with field names escaped.
     pub fn keys(&self) -> Vec<Key<'a>> {
         match self {
             Self::Json(map, None) => map.keys().map(|key| Key::String(Text::Borrowed(key))).collect(),
@@ -162,7 +162,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// All entries; a value that does not fit its schema is `null`.
+    /// Returns all entries; a value that does not conform to its schema is `null`.
     pub fn entries(&self) -> Vec<(Key<'a>, Value<'a>)> {
         let value = |key: &Key<'a>| self.find(&key.clone().into()).ok().flatten().unwrap_or(Value::Null);
         let entry = |key: Key<'a>| fuel::burn().then(|| (key.clone(), value(&key)));
@@ -181,7 +181,7 @@ fn typed<'a>(
         return Ok(None);
     };
     let Some(value) = map.get(&*name) else { return Ok(None) };
-    // A field that is null is as good as absent; an entry of a map is not.
+    // A null field of an object counts as absent; a null value of a map does not.
     if object && value.is_null() {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! Values. What comes from a document borrows from it and is looked at only when an expression gets there; what an
-//! expression makes is shared.
+//! Values. Values of a document borrow from it and are converted lazily, when an expression reaches them; values that
+//! an expression computes are reference-counted.
 
 pub(crate) mod equal;
 pub(crate) mod fuel;
@@ -18,26 +18,26 @@ pub use self::{
 };
 use crate::{error::Error, library::native::Native, types::Type};
 
-/// A value.
+/// A CEL value.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
     /// `null`.
     Null,
-    /// Truth.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// A whole number that is not negative.
+    /// An unsigned integer.
     Uint(u64),
     /// A floating-point number.
     Double(f64),
-    /// Text.
+    /// A string.
     String(Text<'a>),
     /// Bytes.
     Bytes(Arc<[u8]>),
-    /// A point in time.
+    /// A timestamp.
     Timestamp(Timestamp),
-    /// A span of time.
+    /// A duration.
     Duration(Duration),
     /// A list.
     List(List<'a>),
@@ -45,25 +45,25 @@ pub enum Value<'a> {
     Map(Map<'a>),
     /// A type.
     Type(Type),
-    /// A value that may be absent.
+    /// An optional value.
     Optional(Option<Arc<Value<'a>>>),
     /// A value of Kubernetes' libraries.
     Native(Arc<Native>),
-    /// A created object: its type and its fields.
+    /// A constructed object: its type and its fields.
     Struct(Arc<Created<'a>>),
-    /// Part of a document that no schema describes; it can only be compared.
+    /// A part of a document without a schema; it supports only equality.
     Unknown(&'a serde_json::Value),
 }
 
-/// The name of an object's type, and its fields.
+/// A constructed object's type name and fields.
 pub type Created<'a> = (Box<str>, Vec<(Box<str>, Value<'a>)>);
 
-/// Text that is borrowed or shared.
+/// A borrowed or shared string.
 #[derive(Clone)]
 pub enum Text<'a> {
-    /// Part of a document or program.
+    /// Borrowed from a document or program.
     Borrowed(&'a str),
-    /// What an expression made.
+    /// Computed by an expression.
     Shared(Arc<str>),
 }
 
@@ -84,13 +84,13 @@ impl fmt::Debug for Text<'_> {
     }
 }
 
-/// A list of a document, with the schema of that list, or one that an expression made. The latter keeps a schema only if
-/// it says that the order does not matter.
+/// A list of a document with its schema, or a list built by an expression. The latter keeps a schema only if it is a
+/// `set` or `map` list.
 #[derive(Clone)]
 pub enum List<'a> {
-    /// Part of a document.
+    /// A JSON array of a document, with its schema.
     Json(&'a Vec<serde_json::Value>, Option<&'a dyn Schema>),
-    /// What an expression made.
+    /// A list built by an expression.
     Made(Arc<Vec<Value<'a>>>, Option<&'a dyn Schema>),
 }
 
@@ -101,7 +101,7 @@ impl fmt::Debug for List<'_> {
 }
 
 impl<'a> List<'a> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Json(list, _) => list.len(),
@@ -109,12 +109,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An element; an error where the document does not fit its schema.
+    /// Returns an element; fails if the document does not conform to its schema.
     pub fn get(&self, at: usize) -> Result<Value<'a>, Error> {
         let missing = || Error::failed(format!("index out of bounds: {at}"));
         match self {
@@ -126,7 +126,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// All elements; what does not fit its schema is `null`.
+    /// Iterates over all elements; an element that does not conform to its schema is `null`.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         (0..self.len()).map_while(|at| fuel::burn().then(|| self.get(at).unwrap_or(Value::Null)))
     }
@@ -139,32 +139,32 @@ impl<'a> List<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A part of a document, seen as its schema says; without one, as it is.
+    /// Converts a part of a document by its schema; without one, by its JSON type.
     pub fn document(json: &'a serde_json::Value, schema: Option<&'a dyn Schema>) -> Result<Self, Error> {
         json::value(json, schema)
     }
 
-    /// Borrowed text.
+    /// Creates a borrowed string.
     pub fn text(text: &'a str) -> Self {
         Self::String(Text::Borrowed(text))
     }
 
-    /// Text of its own.
+    /// Creates a shared string.
     pub fn owned_text(text: impl Into<Arc<str>>) -> Self {
         Self::String(Text::Shared(text.into()))
     }
 
-    /// A list of values.
+    /// Creates a list.
     pub fn list(values: Vec<Value<'a>>) -> Self {
         Self::List(List::Made(Arc::new(values), None))
     }
 
-    /// A value that is present.
+    /// Creates an optional with a value.
     pub fn some(value: Value<'a>) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// The type that `type()` tells.
+    /// Returns the result of `type()`.
     pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -185,7 +185,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What `size()` tells of texts, bytes, lists and maps; 1 for all else. Costs are counted by it.
+    /// Returns the result of `size()` for strings, bytes, lists and maps, and 1 for other values; the cost model uses
+    /// it.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::String(text) => characters(text) as u64,
@@ -198,7 +199,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Goes over all that is in it, as long as there is fuel.
+    /// Traverses the value and everything in it, until the fuel is used up.
     pub(crate) fn visit(&self) {
         match self {
             Self::List(list) => list.iter().for_each(|item| item.visit()),
@@ -209,7 +210,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is what a field has that was never set.
+    /// Whether the value is the zero value of its type.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -230,7 +231,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How many characters a text has.
+/// Returns the number of characters of a string.
 pub(crate) fn characters(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }

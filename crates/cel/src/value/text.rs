@@ -1,10 +1,10 @@
-//! Values as text: what `string()` makes and what messages show.
+//! Values as text: the results of `string()`, and values in error messages.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{List, Map, Value};
 
-/// A double as Go's shortest form has it.
+/// Formats a double in Go's shortest form.
 pub(crate) fn double_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -23,7 +23,7 @@ pub(crate) fn double_text(value: f64) -> String {
 }
 
 impl Value<'_> {
-    /// The text of what JSON has only as text: times, spans of time and bytes.
+    /// Returns the text of values that JSON represents as strings: timestamps, durations and bytes.
     pub fn written(&self) -> Option<String> {
         match self {
             Self::Timestamp(timestamp) => Some(timestamp.to_string()),
@@ -33,7 +33,7 @@ impl Value<'_> {
         }
     }
 
-    /// As messages of `cel-go` show it.
+    /// Formats the value as in `cel-go`'s error messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Null => "NULL_VALUE".into(),

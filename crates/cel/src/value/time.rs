@@ -1,4 +1,4 @@
-//! Points and spans of time: parsed and written as Go does, from the year 1 to 9999.
+//! Timestamps and durations, parsed and formatted as Go does, from year 1 to 9999.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use jiff::{civil, tz};
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Since 1970.
+    /// Seconds since the Unix epoch.
     pub seconds: i64,
-    /// Past the second.
+    /// Nanoseconds past the second.
     pub nanos: u32,
 }
 
-/// A span of time in nanoseconds.
+/// A duration in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub i64);
 
@@ -23,7 +23,7 @@ const MIN_SECONDS: i64 = -62_135_596_800;
 const MAX_SECONDS: i64 = 253_402_300_799;
 
 impl Timestamp {
-    /// What Go calls the zero time.
+    /// Go's zero time.
     pub(crate) const ZERO: Self = Self { seconds: MIN_SECONDS, nanos: 0 };
 
     pub(crate) fn total_nanos(self) -> i128 {
@@ -35,17 +35,18 @@ impl Timestamp {
         Some(Self { seconds, nanos: nanos.rem_euclid(NANOS) as u32 }).filter(|timestamp| timestamp.is_valid())
     }
 
-    /// Whether it is in the years that can be told.
+    /// Whether the timestamp is within the supported years.
     pub(crate) fn is_valid(self) -> bool {
         (MIN_SECONDS..=MAX_SECONDS).contains(&self.seconds)
     }
 
-    /// The date and time of day in a zone that is so many seconds east.
+    /// Returns the date and time of day at a UTC offset in seconds.
     pub(crate) fn civil(self, east: i64) -> Option<civil::DateTime> {
         EPOCH.checked_add(jiff::SignedDuration::new(self.seconds + east, self.nanos as i32)).ok()
     }
 
-    /// How many seconds east of Greenwich a zone was then; `None` for what is no zone. Zones are names or `+hh:mm`.
+    /// Returns the UTC offset of a time zone at this timestamp, in seconds; `None` for an invalid zone. A zone is a
+    /// name or `+hh:mm`.
     pub(crate) fn east(self, zone: &str) -> Option<i64> {
         if let Some((hours, minutes)) = zone.split_once(':') {
             let hours: i64 = hours.parse().ok()?;
@@ -57,7 +58,7 @@ impl Timestamp {
             return Some(0);
         }
         let zone = tz::TimeZone::get(zone).ok()?;
-        // The very last day has the zone of the day before.
+        // Clamped to jiff's range: the last days use the UTC offset of the days before.
         let at = jiff::Timestamp::from_second(self.seconds.min(MAX_SECONDS - 200_000)).ok()?;
         Some(i64::from(zone.to_offset(at).seconds()))
     }
@@ -84,7 +85,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// As `string()` writes it: seconds.
+/// Formats the duration in seconds, as `string()` does.
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}s", self.0 as f64 / 1e9)
@@ -92,23 +93,23 @@ impl fmt::Display for Duration {
 }
 
 impl Duration {
-    /// As Go writes it: `1h30m0s`.
+    /// Formats the duration as Go does: `1h30m0s`.
     pub fn in_units(self) -> String {
         formats::duration::write(self.0)
     }
 }
 
-/// A span as Go reads it: `-1.5h30m`.
+/// Parses a duration as Go does: `-1.5h30m`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     formats::duration::parse(text).map(Duration)
 }
 
-/// A span in a document, which may also be in days and weeks, with units spelled out.
+/// Parses a duration in a document, which may also use days, weeks and spelled-out units.
 pub(crate) fn lenient_duration(text: &str) -> Option<Duration> {
     formats::duration::lenient(text).map(Duration)
 }
 
-/// A point in time as RFC 3339 has it.
+/// Parses an RFC 3339 timestamp.
 pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't'])?;
@@ -121,12 +122,12 @@ pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
     assemble(date, time, east)
 }
 
-/// A day.
+/// Parses a `date`.
 pub(crate) fn date(text: &str) -> Option<Timestamp> {
     (text.len() == 10).then(|| assemble(text, "00:00:00", 0)).flatten()
 }
 
-/// A point in time in a document: RFC 3339, or without seconds, zone or the colon in its offset.
+/// Parses a `date-time` of a document: RFC 3339, or without seconds, zone or the colon in its offset.
 pub(crate) fn date_time(text: &str) -> Option<Timestamp> {
     if let Some(timestamp) = timestamp(text) {
         return Some(timestamp);

@@ -1,7 +1,8 @@
-//! JSON as upstream reads it: duplicate fields are found with their paths, integers stay exact, depth, size and memory are
-//! bounded, and what is no JSON is refused in Go's words.
+//! JSON as upstream decodes it: duplicate fields are reported with their paths, integers stay exact, depth, size and
+//! memory are bounded, and syntax errors have Go's messages.
 //!
-//! [`parse`] reads anything, [`type_meta`] only what an object says it is; [`reader::Reader`] is for what reads by types.
+//! [`parse`] decodes any document, [`type_meta`] only `apiVersion` and `kind`; schema-driven decoders use
+//! [`reader::Reader`].
 
 pub mod reader;
 pub mod scan;
@@ -22,45 +23,45 @@ use crate::{
     path::Path,
 };
 
-/// How deep an object may be nested.
+/// Maximum nesting depth of an object.
 pub const MAX_DEPTH: usize = 256;
-/// The largest object that is read, in bytes.
+/// Maximum size of an object in bytes.
 pub const MAX_SIZE: usize = 3 << 20;
 
-/// Why bytes cannot be read as JSON.
+/// A JSON decoding error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No JSON, in the words of Go.
+    /// Invalid syntax, with Go's message.
     #[error("{0}")]
     Syntax(String),
-    /// A number that no float can hold.
+    /// A number outside the range of a float.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     Number(String),
-    /// Nested too deeply.
+    /// The nesting depth exceeds its limit.
     #[error("exceeded max depth of {MAX_DEPTH}")]
     Depth,
-    /// Too many bytes.
+    /// The size exceeds its limit.
     #[error("Request entity too large: limit is {MAX_SIZE}")]
     Size,
-    /// Too much memory.
+    /// The memory exceeds its limit.
     #[error(transparent)]
     Memory(#[from] Exceeded),
-    /// `apiVersion` or `kind` is no text, or the whole is no object.
+    /// `apiVersion` or `kind` is not a string, or the document is not an object.
     #[error("json: cannot unmarshal {found} into Go {what}")]
     TypeMeta {
-        /// What was sent.
+        /// The JSON type that was found.
         found: &'static str,
-        /// What it stands for.
+        /// The Go field or type that was expected there.
         what: &'static str,
     },
 }
 
-/// A field that strict decoding does not allow.
+/// A strict decoding violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// The schema does not know it.
+    /// A field that the schema does not declare.
     Unknown(String),
-    /// It is there twice.
+    /// A duplicate field.
     Duplicate(String),
 }
 
@@ -73,7 +74,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Reads any JSON, and the paths of the fields that are there twice; the last one counts.
+/// Decodes a document and returns the paths of its duplicate fields; the last duplicate wins.
 pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), Error> {
     let (value, reader) = whole(bytes, Budget::default(), true)?;
     let path = |violation| match violation {
@@ -82,14 +83,14 @@ pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), Error> {
     Ok((value, reader.violations.into_iter().map(path).collect()))
 }
 
-/// Reads JSON that is a part of a larger object.
+/// Decodes a document that is part of a larger object.
 pub fn parse_within(bytes: &[u8], budget: &mut Budget) -> Result<Value, Error> {
     let (value, left) = whole(bytes, budget.clone(), false)?;
     *budget = left.budget;
     Ok(value)
 }
 
-/// What is left of a document that was read.
+/// The violations and remaining budget after decoding.
 struct Rest {
     violations: Vec<Violation>,
     budget: Budget,
@@ -105,7 +106,7 @@ fn whole(bytes: &[u8], budget: Budget, strict: bool) -> Result<(Value, Rest), Er
     })
 }
 
-/// The `apiVersion` and `kind` of an object; empty where there is none. All of the document is checked for syntax.
+/// Returns the `apiVersion` and `kind` of an object, empty if absent. The syntax of the whole document is checked.
 pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
     with_text(bytes, |text| -> Result<_, Stop> {
         let mut reader = Reader::new(text, Budget::default());
@@ -129,7 +130,7 @@ pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
     })
 }
 
-/// The `apiVersion` and `kind` of an object that was read.
+/// Returns the `apiVersion` and `kind` of a decoded object.
 pub fn type_meta_of(value: &Value) -> Result<(String, String), Error> {
     let text = |name: &str, what| match value.get(name) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -169,7 +170,7 @@ fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -
     wrong.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// What Go calls a value that begins with a byte.
+/// Returns Go's name for the JSON type that starts with a byte.
 pub fn kind_of(first: u8) -> &'static str {
     match first {
         b'{' => "object",
@@ -181,7 +182,7 @@ pub fn kind_of(first: u8) -> &'static str {
     }
 }
 
-/// A float as it stands in objects: whole numbers that are exact are integers; `None` for what JSON has not.
+/// Converts a float to a JSON number: exact whole numbers become integers; `None` for NaN and infinities.
 pub fn float(value: f64) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT {
@@ -190,7 +191,7 @@ pub fn float(value: f64) -> Option<Value> {
     serde_json::Number::from_f64(value).map(Value::Number)
 }
 
-/// Reads bytes as text as Go does: every byte that is no UTF-8 becomes U+FFFD. What is no JSON at all is told first.
+/// Decodes bytes as UTF-8 as Go does: every invalid byte becomes U+FFFD. JSON syntax errors take precedence.
 pub fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
     bytes: &[u8],
     read: impl FnOnce(&str) -> Result<T, S>,
@@ -205,7 +206,7 @@ pub fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
     })
 }
 
-/// Replaces every byte that is no part of UTF-8.
+/// Replaces every invalid UTF-8 byte by U+FFFD.
 pub fn replace_invalid(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);

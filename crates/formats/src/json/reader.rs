@@ -1,6 +1,6 @@
-//! Builds values out of JSON text: texts with their escapes undone, numbers exact, duplicate keys noted with their paths.
+//! Builds values from JSON text: unescapes strings, keeps integers exact, records duplicate keys with their paths.
 //!
-//! [`super::parse`] reads whole documents with it, what reads by types the parts that none describes.
+//! [`super::parse`] decodes whole documents with it, schema-driven decoders the parts without a schema.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use crate::{
     path::Path,
 };
 
-/// How many violations are kept, as upstream does.
+/// Maximum number of recorded violations, which is upstream's.
 const MAX_VIOLATIONS: usize = 100;
 
-/// Why reading stopped: it is no JSON, which [`super::scan::check`] tells more about, or it may not be read.
+/// The cause of a failed read: a syntax error, which [`super::scan::check`] describes, or an exceeded limit.
 #[derive(Debug)]
 pub struct Stop(pub Option<Box<Error>>);
 
@@ -47,25 +47,24 @@ impl From<Stop> for Option<Error> {
     }
 }
 
-/// A document that is being read.
+/// A decoder with its position in a document.
 pub struct Reader<'t> {
     text: &'t str,
-    /// Where it is.
+    /// The scanner and its position.
     pub scan: Scan<'t>,
-    /// The memory that is left for it.
+    /// The memory left for the object.
     pub budget: Budget,
-    /// In the order of the document, each once.
+    /// Distinct violations, in document order.
     pub violations: Vec<Violation>,
 }
 
 impl<'t> Reader<'t> {
-    /// At the beginning of a text.
+    /// Starts at the beginning of a text.
     pub fn new(text: &'t str, budget: Budget) -> Self {
         Self { text, scan: Scan { bytes: text.as_bytes(), at: 0 }, budget, violations: Vec::new() }
     }
 
-    /// Any value, into `out`: values are large, and moved about they cost more than they take to read. Duplicate keys are
-    /// noted where `strict` is set.
+    /// Decodes any value into `out`, which avoids moving large values. Records duplicate keys if `strict` is set.
     pub fn any(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
         match self.scan.peek()? {
             b'{' => self.object(path, strict, out)?,
@@ -129,20 +128,20 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Checks that an object or list at a path is not nested too deeply.
+    /// Checks the nesting depth of an object or list at a path.
     #[inline]
     pub fn nest(&self, path: &Path) -> Result<(), Stop> {
         if path.depth >= MAX_DEPTH { Err(Error::Depth.into()) } else { Ok(()) }
     }
 
-    /// A key, with its colon.
+    /// Reads a key and its colon.
     #[inline]
     pub fn key(&mut self) -> Result<Cow<'t, str>, Stop> {
         let key = self.scan.key()?;
         Ok(self.unquoted(key))
     }
 
-    /// A text, whose first quote is here.
+    /// Reads a string; the scanner is at its opening quote.
     #[inline]
     pub fn string(&mut self) -> Result<String, Stop> {
         let text = self.scan.text()?;
@@ -150,7 +149,7 @@ impl<'t> Reader<'t> {
         Ok(self.unquoted(text).into_owned())
     }
 
-    /// A number as it is written, whose first byte is here.
+    /// Reads the digits of a number; the scanner is at its first byte.
     #[inline]
     pub fn number(&mut self) -> Result<&'t str, Stop> {
         let range = self.scan.number()?;
@@ -163,12 +162,12 @@ impl<'t> Reader<'t> {
         if text.escapes > 0 { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
     }
 
-    /// Notes a violation, unless there are too many or it is known.
+    /// Records a violation, unless it is a duplicate or the limit is reached.
     pub fn note(&mut self, violation: Violation) {
         self.note_at(self.violations.len(), violation);
     }
 
-    /// Notes what was known when there were `at` violations.
+    /// Records a violation at index `at`.
     fn note_at(&mut self, at: usize, violation: Violation) {
         if self.violations.len() < MAX_VIOLATIONS && !self.violations.contains(&violation) {
             self.violations.insert(at.min(self.violations.len()), violation);
@@ -176,7 +175,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What a number is where no type says it.
+/// Parses an untyped number: an integer if it is one, otherwise a float.
 pub fn number(text: &str) -> Result<Value, Stop> {
     if let Ok(integer) = text.parse::<i64>() {
         return Ok(integer.into());
@@ -184,7 +183,7 @@ pub fn number(text: &str) -> Result<Value, Stop> {
     text.parse().ok().and_then(super::float).ok_or_else(|| Error::Number(text.to_owned()).into())
 }
 
-/// Undoes the escapes of a text that was scanned; half of a pair becomes U+FFFD.
+/// Unescapes a scanned string; an unpaired surrogate becomes U+FFFD.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -218,7 +217,7 @@ fn simple(letter: u8) -> char {
     }
 }
 
-/// The character that `u` and four digits stand for, or two such escapes, and what follows.
+/// Decodes a `\u` escape, or a surrogate pair of them, and returns the rest.
 fn unicode(escape: &str) -> (char, &str) {
     let unit = |text: &str| text.get(1..5).and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let (high, after) = (unit(escape).unwrap_or(0xfffd), &escape[escape.len().min(5)..]);

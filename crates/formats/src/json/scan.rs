@@ -1,35 +1,36 @@
-//! JSON byte by byte: where texts, numbers and values end, and what is wrong with them, in the words of Go.
+//! The JSON scanner: finds the ends of strings, numbers and values, and reports syntax errors with Go's messages.
 //!
-//! [`Scan`] is what every reader of JSON moves along a document; it copies nothing and never recurses.
+//! Every JSON reader advances a [`Scan`] along a document; it neither copies nor recurses.
 
 use super::Error;
 
-/// Go's limit; a document nested deeper is no JSON to it.
+/// Go's nesting limit; deeper documents are syntax errors.
 const MAX_DEPTH: usize = 10_000;
 
-/// Why the byte at the scanner's place cannot stand there.
+/// A syntax error at the scanner's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The document ends too early.
+    /// Unexpected end of input.
     End,
-    /// Where the byte was found.
+    /// An invalid character; the text is the context in Go's message.
     At(&'static str),
-    /// The word that it breaks, and the byte that should be there.
+    /// An invalid character in a literal: the literal, and the expected byte.
     Literal(&'static str, u8),
 }
 
-/// A text between its quotes.
+/// The byte range of a string, without its quotes.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted {
-    /// Its first byte.
+    /// Offset of the first byte.
     pub start: usize,
-    /// The byte after its last.
+    /// Offset after the last byte.
     pub end: usize,
-    /// How many escapes it has. Not a truth value: a struct without gaps is returned with fewer and aligned moves.
+    /// Number of escapes. A count instead of a `bool`, because a struct without padding is returned with fewer, aligned
+    /// moves.
     pub escapes: usize,
 }
 
-/// Whether bytes are JSON to Go.
+/// Checks whether Go accepts bytes as JSON.
 pub fn check(bytes: &[u8]) -> Result<(), Error> {
     let mut scan = Scan { bytes, at: 0 };
     scan.skip().and_then(|()| scan.end()).map_err(|fault| {
@@ -44,16 +45,16 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// A place in a document.
+/// A position in a document.
 pub struct Scan<'a> {
     /// The document.
     pub bytes: &'a [u8],
-    /// The next byte.
+    /// Offset of the next byte.
     pub at: usize,
 }
 
 impl<'a> Scan<'a> {
-    /// The next byte that is no space.
+    /// Skips white space and returns the next byte without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Result<u8, Fault> {
         loop {
@@ -64,7 +65,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Enters an object or list, whose first byte is here; whether anything is in it.
+    /// Enters the object or list at the current position; returns whether it has entries.
     #[inline]
     pub fn enter(&mut self, close: u8) -> Result<bool, Fault> {
         self.at += 1;
@@ -73,7 +74,7 @@ impl<'a> Scan<'a> {
         Ok(!empty)
     }
 
-    /// Goes on after an entry; whether there is another.
+    /// Advances past an entry; returns whether another one follows.
     #[inline]
     pub fn more(&mut self, close: u8) -> Result<bool, Fault> {
         let byte = self.peek()?;
@@ -87,7 +88,7 @@ impl<'a> Scan<'a> {
         Ok(byte == b',')
     }
 
-    /// A key and its colon.
+    /// Scans a key and its colon.
     #[inline]
     pub fn key(&mut self) -> Result<Quoted, Fault> {
         if self.peek()? != b'"' {
@@ -101,7 +102,7 @@ impl<'a> Scan<'a> {
         Ok(key)
     }
 
-    /// A text, whose first quote is here.
+    /// Scans a string; the current byte is its opening quote.
     #[inline]
     pub fn text(&mut self) -> Result<Quoted, Fault> {
         self.at += 1;
@@ -140,7 +141,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// A number, whose first byte is here; the bytes that it has.
+    /// Scans a number that starts at the current byte and returns its range.
     pub fn number(&mut self) -> Result<std::ops::Range<usize>, Fault> {
         let start = self.at;
         if self.here()? == b'-' {
@@ -179,7 +180,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `true`, `false` or `null`.
+    /// Scans `true`, `false` or `null`.
     pub fn literal(&mut self, word: &'static str) -> Result<(), Fault> {
         for want in word.bytes() {
             if self.here()? != want {
@@ -190,9 +191,9 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// A whole value, whatever it is.
+    /// Skips a value of any type.
     pub fn skip(&mut self) -> Result<(), Fault> {
-        // What closes the objects and lists that are open.
+        // Closing brackets of the open objects and lists.
         let mut open = Vec::new();
         loop {
             match self.peek()? {
@@ -231,7 +232,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of the document.
+    /// Checks that only white space follows.
     pub fn end(&mut self) -> Result<(), Fault> {
         match self.peek() {
             Ok(_) => Err(Fault::At("after top-level value")),
@@ -245,7 +246,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How many bytes a text goes on without a quote, a backslash or a control character, eight at a time.
+/// Returns the length of the prefix without quotes, backslashes and control characters, examining eight bytes at a
+/// time.
 #[inline]
 fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
@@ -253,7 +255,7 @@ fn plain(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(chunk) = bytes[at..].first_chunk() {
         let word = u64::from_le_bytes(*chunk);
-        // The lowest bit that is set is right; those above it may be the borrow of a subtraction.
+        // Only the lowest set bit is reliable; higher ones may result from the borrow of the subtraction.
         let quote = below(word ^ (ONES * u64::from(b'"')), 1);
         let slash = below(word ^ (ONES * u64::from(b'\\')), 1);
         let found = (quote | slash | below(word, 0x20)) & (ONES << 7);
@@ -266,10 +268,10 @@ fn plain(bytes: &[u8]) -> usize {
     at + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
 }
 
-/// Nothing begins with the byte here.
+/// The current byte does not start a value.
 pub const NO_VALUE: Fault = Fault::At("looking for beginning of value");
 
-/// A byte as Go shows it, taken for a character of Latin-1.
+/// Quotes a byte as Go does, as a Latin-1 character.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),

@@ -1,8 +1,8 @@
-//! Values as Go shows them: in messages, with `%v` and `%q`, and as JSON in its own spelling.
+//! Values formatted as Go does: in messages, with `%v` and `%q`, and as JSON with Go's escaping.
 
 use crate::Value;
 
-/// What Go calls a value.
+/// Returns Go's name for the JSON type of a value.
 pub fn kind_of_value(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -14,7 +14,7 @@ pub fn kind_of_value(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%v` shows it.
+/// Formats a value as Go's `%v` does.
 pub fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -28,12 +28,12 @@ pub fn go_value(value: &Value) -> String {
     }
 }
 
-/// A number as Go's `%v` shows it.
+/// Formats a number as Go's `%v` does.
 pub fn go_number(number: &serde_json::Number) -> String {
     number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), go_float)
 }
 
-/// A float as Go's `%v` shows it: in its shortest form.
+/// Formats a float as Go's `%v` does, in its shortest form.
 pub fn go_float(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -44,7 +44,7 @@ pub fn go_float(value: f64) -> String {
     }
 }
 
-/// What Go calls the type of a value that it read without knowing one.
+/// Returns the Go type that an untyped value decodes to.
 pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -57,7 +57,7 @@ pub fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// JSON as Go writes it, with `<`, `>` and `&` escaped.
+/// Escapes `<`, `>` and `&` in JSON, as Go's encoder does.
 pub fn escaped(text: String) -> String {
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return text;
@@ -66,7 +66,7 @@ pub fn escaped(text: String) -> String {
     text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
-/// Text in Go's quotes.
+/// Quotes a string as Go's `%q` does.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -90,7 +90,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Compact JSON on lines, as Go indents it.
+/// Indents compact JSON as Go's `json.Indent` does.
 pub fn pretty(compact: &str) -> String {
     let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0usize, false, false);
     let mut characters = compact.chars().peekable();

@@ -1,8 +1,9 @@
-//! JSON as it is written: where a field stands in a text, and texts without what means nothing.
+//! Raw JSON: the text of a field as written, and compaction.
 
 use super::scan::{Fault, Scan};
 
-/// The text of a field of an object, as it is written; the last one counts. `None` if there is none, or no object.
+/// Returns the raw text of a field of an object; the last duplicate wins. `None` if the field is absent or there is no
+/// object.
 pub fn field<'b>(bytes: &'b [u8], name: &str) -> Option<&'b str> {
     let mut scan = Scan { bytes, at: 0 };
     let mut found = None;
@@ -31,7 +32,7 @@ fn walk(scan: &mut Scan<'_>, mut visit: impl FnMut(&[u8], std::ops::Range<usize>
     }
 }
 
-/// A text of JSON without spaces that mean nothing, and with the characters escaped that Go escapes for browsers.
+/// Removes insignificant white space from JSON, and escapes the characters that Go escapes for HTML.
 pub fn compact(text: &str) -> String {
     let (mut out, mut quoted, mut escaped) = (String::with_capacity(text.len()), false, false);
     for letter in text.chars() {

@@ -1,5 +1,5 @@
-//! Writes YAML with the layout of upstream's library: block style, lists at the indentation of their key, long lines folded,
-//! quotes only where the text would be read as something else.
+//! The YAML emitter, with the layout of upstream's library: block style, lists at the indentation of their key, long
+//! lines folded, quotes only where a plain scalar would resolve to another value.
 
 use super::{
     natural,
@@ -10,10 +10,10 @@ use crate::{Value, json};
 /// Lines longer than this are folded at the next space.
 const WIDTH: usize = 80;
 const INDENT: usize = 2;
-/// A longer key is written after a question mark.
+/// Maximum length of a simple key; a longer one is written after a question mark.
 const MAX_KEY: usize = 128;
 
-/// Writes a whole document.
+/// Formats a value as a YAML document.
 pub fn document(value: &Value) -> String {
     let mut emitter = Emitter { out: String::new(), column: 0, whitespace: true, indention: true };
     emitter.node(value, None, false);
@@ -34,14 +34,14 @@ enum Style {
 struct Emitter {
     out: String,
     column: usize,
-    /// The last thing written was a space.
+    /// Whether the last written character is a space.
     whitespace: bool,
-    /// Only spaces and indicators stand on the line.
+    /// Whether the current line has only spaces and indicators.
     indention: bool,
 }
 
 impl Emitter {
-    /// A value within something at an indentation; `in_mapping` if it is the value of a key.
+    /// Emits a node at an indentation; `in_mapping` if it is the value of a key.
     fn node(&mut self, value: &Value, indent: Option<usize>, in_mapping: bool) {
         match value {
             Value::Object(map) if map.is_empty() => self.indicator("{}", true, false, false),
@@ -109,7 +109,7 @@ impl Emitter {
         self.indicator("'", false, false, false);
     }
 
-    /// Text whose lines are folded at single spaces.
+    /// Emits a scalar whose lines are folded at single spaces.
     fn folded(&mut self, text: &str, indent: usize, breaks: bool, quoted: bool) {
         let mut after_space = false;
         let mut chars = text.chars().enumerate().peekable();
@@ -230,7 +230,7 @@ fn printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// The style that keeps a text what it is.
+/// Selects a scalar style that preserves the text.
 fn style(text: &str, key: bool) -> Style {
     let traits = Traits::of(text);
     if text.contains('\n') {
@@ -246,7 +246,7 @@ fn style(text: &str, key: bool) -> Style {
     }
 }
 
-/// Which styles a text allows.
+/// The scalar styles that a text allows.
 struct Traits {
     plain: bool,
     single: bool,
@@ -285,7 +285,7 @@ impl Traits {
     }
 }
 
-/// What stands for a character in double quotes; `None` for itself.
+/// Returns the escape of a character in a double-quoted scalar; `None` if it needs none.
 fn escaped(c: char) -> Option<String> {
     let short = match c {
         '\0' => "\\0",

@@ -1,19 +1,19 @@
-//! What is wrong with YAML, in the words of Go's library and with the lines that it counts, from what our parser says.
+//! Translates our YAML parser's errors to the messages and line numbers of Go's library.
 //!
-//! Go tells a line only where it is not the first; its scanner counts from 1, its parser names the line before.
+//! Go omits the number of the first line; its scanner counts lines from 1, its parser from 0.
 
 use granit_parser::ScanError;
 
 use super::Error;
 
-/// Whose fault it is: Go's scanner and its parser count lines differently.
+/// The stage of Go's library that reports an error: its scanner and its parser count lines differently.
 #[derive(Clone, Copy)]
 enum By {
     Scanner,
     Parser,
 }
 
-/// What ours says of something on a line, whose fault that is in Go's library, and how it says it.
+/// Our parser's message prefixes, with the stage and the message of Go's library.
 const WORDS: &[(&str, By, &str)] = &[
     ("unexpected character", By::Scanner, "found character that cannot start any token"),
     ("tabs disallowed", By::Scanner, "found character that cannot start any token"),
@@ -22,12 +22,12 @@ const WORDS: &[(&str, By, &str)] = &[
     ("misplaced bracket", By::Parser, "did not find expected node content"),
 ];
 
-/// `line 3: `, or nothing.
+/// Formats the prefix `line 3: `, or an empty string for line 0.
 pub fn shown_line(line: usize) -> String {
     if line == 0 { String::new() } else { format!("line {line}: ") }
 }
 
-/// Whether there are only characters that YAML allows.
+/// Checks that the text has only characters that YAML allows.
 pub fn characters(text: &str) -> Result<(), Error> {
     let allowed = |c: char| match c {
         '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' => true,
@@ -39,7 +39,7 @@ pub fn characters(text: &str) -> Result<(), Error> {
     }
 }
 
-/// A fault of syntax; `mapping` says what the innermost open collection is.
+/// Translates a syntax error; `mapping` tells whether the innermost open collection is a mapping.
 pub fn syntax(text: &str, error: &ScanError, mapping: Option<bool>) -> Error {
     let (line, told) = (error.marker().line(), error.info());
     let info: &str = &told;
@@ -82,7 +82,7 @@ pub fn syntax(text: &str, error: &ScanError, mapping: Option<bool>) -> Error {
             (Some((_, by, theirs)), _) => at(*by, here, theirs),
             (None, Some((context, what))) if context.starts_with("while ") => {
                 let scanner = context.starts_with("while scanning") || context.ends_with("quoted scalar");
-                // A slip of the pen upstream.
+                // The misspelling is upstream's.
                 let what = what.replace("hexadecimal", "hexdecimal");
                 at(if scanner { By::Scanner } else { By::Parser }, here, &what)
             }
@@ -91,7 +91,7 @@ pub fn syntax(text: &str, error: &ScanError, mapping: Option<bool>) -> Error {
     }
 }
 
-/// What Go expects where a collection in brackets does not go on.
+/// Returns Go's message for an incomplete flow collection.
 fn expected_in(bracket: &str, before: &str) -> &'static str {
     match bracket.as_bytes().first() {
         _ if before.ends_with(['[', '{', ',']) => "did not find expected node content",

@@ -1,8 +1,8 @@
-//! YAML as upstream reads and writes it: YAML 1.1 scalars, keys as texts, the first document alone.
+//! YAML as upstream decodes and encodes it: YAML 1.1 scalars, string keys, only the first document.
 //!
-//! [`parse`] works on events, so that aliases, depth and size are bounded while the document is read; [`write`] gives what
-//! upstream's library writes for the same object. Of the line breaks that only YAML 1.1 knows (U+0085, U+2028, U+2029) what is
-//! read takes none for one, though upstream does and writes texts with them so.
+//! [`parse`] works on events, so that aliases, depth and size are bounded during parsing; [`write`] matches the output
+//! of upstream's library. Unlike upstream, [`parse`] does not treat the line breaks that only YAML 1.1 has (U+0085,
+//! U+2028, U+2029) as line breaks.
 
 mod emit;
 mod fault;
@@ -12,57 +12,57 @@ mod resolve;
 
 use crate::{Value, budget::Exceeded, json};
 
-/// Why bytes cannot be read as YAML.
+/// A YAML decoding error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No YAML.
+    /// Invalid syntax.
     #[error("yaml: {}{message}", fault::shown_line(*line))]
     Syntax {
-        /// Where, as Go's library counts; 0 where it does not say.
+        /// Line number as Go's library counts; 0 if it is not reported.
         line: usize,
-        /// What is wrong.
+        /// The message of Go's library.
         message: String,
     },
-    /// No text.
+    /// Invalid UTF-8.
     #[error("yaml: invalid {0} UTF-8 octet")]
     Utf8(&'static str),
-    /// A number that JSON has not.
+    /// A number that JSON does not support.
     #[error("json: unsupported value: {0}")]
     Number(&'static str),
-    /// YAML that JSON cannot say, or that contradicts itself.
+    /// A value that JSON cannot represent, or an invalid reference or tag.
     #[error("yaml: {0}")]
     Value(String),
-    /// Nested too deeply.
+    /// The nesting depth exceeds its limit.
     #[error("yaml: exceeded max depth of {}", json::MAX_DEPTH)]
     Depth,
-    /// Aliases stand for more than they may.
+    /// Alias expansion exceeds its limit.
     #[error("yaml: document contains excessive aliasing")]
     Aliasing,
-    /// Too many bytes.
+    /// The size exceeds its limit.
     #[error("Request entity too large: limit is {}", json::MAX_SIZE)]
     Size,
-    /// Too much memory.
+    /// The memory exceeds its limit.
     #[error(transparent)]
     Memory(#[from] Exceeded),
 }
 
-/// A document.
+/// A decoded document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// The first document; null if there is none.
+    /// The value of the first document; null if there is none.
     pub value: Value,
-    /// Keys that are there twice: `line 3: key "a" already set in map`.
+    /// Messages about duplicate keys: `line 3: key "a" already set in map`.
     pub duplicates: Vec<String>,
 }
 
 impl Parsed {
-    /// What strict decoding says about duplicate keys.
+    /// Returns the strict decoding error for duplicate keys.
     pub fn violation(&self) -> Option<String> {
         (!self.duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", self.duplicates.join("\n  ")))
     }
 }
 
-/// Reads the first document.
+/// Decodes the first document.
 pub fn parse(bytes: &[u8]) -> Result<Parsed, Error> {
     if bytes.len() > json::MAX_SIZE {
         return Err(Error::Size);
@@ -74,7 +74,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, Error> {
     read::document(text)
 }
 
-/// Writes an object, keys sorted, with the line breaks and quotes of upstream's library.
+/// Encodes an object with sorted keys, and the line breaks and quotes of upstream's library.
 pub fn write(value: &Value) -> String {
     emit::document(value)
 }

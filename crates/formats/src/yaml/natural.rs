@@ -1,4 +1,4 @@
-//! The order of keys in written YAML: letters after everything else, runs of digits by their value.
+//! The key order of encoded YAML: letters after other characters, runs of digits by their numeric value.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Compares keys whose first difference is at `at`.
+/// Compares keys whose first difference is at index `at`.
 fn differing(left: &[char], right: &[char], at: usize) -> Ordering {
     let (a, b) = (left[at], right[at]);
     match (a.is_alphabetic(), b.is_alphabetic()) {
@@ -20,7 +20,7 @@ fn differing(left: &[char], right: &[char], at: usize) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero within a number counts as a digit of it, one before a number does not.
+    // A zero within a number is one of its digits; a leading zero is not.
     let inside = (a == '0' || b == '0') && left[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0');
     let (an, a_end) = number(left, at, inside);
     let (bn, b_end) = number(right, at, inside);

@@ -1,4 +1,4 @@
-//! Builds a value from the events of a document, with everything counted: depth, memory, and what aliases stand for.
+//! Builds a value from the YAML events of a document, bounding depth, memory and alias expansion.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -12,13 +12,13 @@ use super::{
 use crate::{Map, Value, budget::Budget, json};
 
 const MERGE: &str = "<<";
-/// How many duplicate keys are told of.
+/// Maximum number of reported duplicate keys.
 const MAX_DUPLICATES: usize = 100;
 
-/// Reads the first document of a text.
+/// Decodes the first document of a text.
 pub fn document(text: &str) -> Result<Parsed, Error> {
     fault::characters(text)?;
-    // Comments mean nothing here; where others of the same build want them as events, we do not.
+    // Comment events are disabled, also if another crate of the build enables the parser's feature for them.
     let mut options = Options::default();
     options.emit_comments = false;
     let mut builder = Builder {
@@ -35,7 +35,7 @@ pub fn document(text: &str) -> Result<Parsed, Error> {
             (Event::StreamEnd | Event::DocumentEnd, _) => break Value::Null,
             (event, _) => {
                 let value = builder.node(event, 0)?;
-                // What follows must be the end of the document, or else a fault.
+                // The next event must be the end of the document; otherwise it is an error.
                 builder.next()?;
                 break value;
             }
@@ -46,21 +46,21 @@ pub fn document(text: &str) -> Result<Parsed, Error> {
 
 struct Builder<'a> {
     text: &'a str,
-    /// Which of the collections that are open are mappings.
+    /// The open collections; `true` for a mapping.
     open: Vec<bool>,
     events: Parser<'a, StrInput<'a>>,
     budget: Budget,
-    /// What is complete; an alias to what is not would contain itself.
+    /// Values of completed anchors; an alias to an incomplete one would be recursive.
     anchors: HashMap<usize, Value>,
     duplicates: Vec<String>,
 }
 
 impl<'a> Builder<'a> {
-    /// The next event and its line.
+    /// Returns the next event and its line.
     fn next(&mut self) -> Result<(Event<'a>, usize), Error> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, span.start.line())),
-            // Go does not look at what follows the end of a document.
+            // Go ignores content after the end of a document.
             Some(Err(error)) if error.info().starts_with("invalid content after document end") => {
                 Ok((Event::DocumentEnd, 0))
             }
@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The entries of a map, or of several, the first of which counts most.
+    /// Merges (`<<`) the entries of a mapping, or of a sequence of mappings, of which earlier ones take precedence.
     fn merge(&mut self, map: &mut Map, value: Value, line: usize) -> Result<(), Error> {
         match value {
             Value::Object(entries) => {
@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A key as JSON has it.
+    /// Converts a mapping key to a JSON key.
     fn key(&self, key: Value) -> Result<String, Error> {
         match key {
             Value::String(text) => Ok(text),
@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
         copy
     }
 
-    /// A copy that is paid for before it is made.
+    /// Copies a value, charging the budget before each allocation.
     fn copied(&mut self, value: &Value) -> Result<Value, Error> {
         charge(&mut self.budget, value)?;
         Ok(value.clone())
@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A scalar that says its type.
+/// Resolves a scalar with an explicit tag.
 fn tagged(tag: &str, text: &str, scalar: Scalar) -> Result<Scalar, Error> {
     match (tag, scalar) {
         ("null", Scalar::Null) => Ok(Scalar::Null),
@@ -229,7 +229,7 @@ fn tagged(tag: &str, text: &str, scalar: Scalar) -> Result<Scalar, Error> {
     }
 }
 
-/// A float as JSON has it.
+/// Converts a float to a JSON number.
 fn number(value: f64) -> Result<Value, Error> {
     json::float(value).ok_or(Error::Number(match value {
         f64::INFINITY => "+Inf",

@@ -1,22 +1,22 @@
-//! What a plain scalar stands for, by the rules of YAML 1.1 as Go's library has them.
+//! Resolution of plain scalars by the YAML 1.1 rules of Go's library.
 
 use jiff::civil::Date;
 
-/// What a scalar is.
+/// A resolved scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     Null,
     Bool(bool),
     Int(i64),
-    /// An integer beyond 63 bits.
+    /// An integer above the range of `i64`.
     Large(u64),
     Float(f64),
-    /// A date or a time: text to us, but other readers take it for more.
+    /// A date or time: a string in JSON, but quoted on output because other YAML readers resolve it.
     Timestamp,
     Text,
 }
 
-/// What a plain scalar without a tag is.
+/// Resolves a plain scalar without a tag.
 pub fn plain(text: &str) -> Scalar {
     let Some(first) = text.bytes().next() else { return Scalar::Null };
     match first {
@@ -52,7 +52,7 @@ fn number(text: &str) -> Option<Scalar> {
     integer(&plain).or_else(|| float(&plain))
 }
 
-/// An integer with Go's prefixes; a leading zero is octal.
+/// Parses an integer with Go's prefixes; a leading zero means octal.
 fn integer(text: &str) -> Option<Scalar> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -80,7 +80,7 @@ fn integer(text: &str) -> Option<Scalar> {
     }
 }
 
-/// Digits with a point and an exponent; what no float holds is text.
+/// Parses a decimal float; `None` if it is out of range, which makes it a string.
 fn float(text: &str) -> Option<Scalar> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let shaped = unsigned.starts_with(|c: char| c == '.' || c.is_ascii_digit())
@@ -89,7 +89,7 @@ fn float(text: &str) -> Option<Scalar> {
     value.is_finite().then_some(Scalar::Float(value))
 }
 
-/// `2006-1-2`, `2006-1-2 15:4:5.9` or `2006-1-2T15:4:5.9Z`, with `t` for `T` and an offset for `Z`.
+/// Parses a timestamp: `2006-1-2`, `2006-1-2 15:4:5.9` or `2006-1-2T15:4:5.9Z`, with `t` for `T` and an offset for `Z`.
 fn timestamp(text: &str) -> Option<Scalar> {
     let (date, time) = match text.find(['T', 't', ' ']) {
         Some(at) => (&text[..at], Some(text[at..].split_at(1))),
@@ -112,7 +112,7 @@ fn timestamp(text: &str) -> Option<Scalar> {
     valid.then_some(Scalar::Timestamp)
 }
 
-/// A number of one or two digits.
+/// Parses a number of one or two digits.
 fn small(text: &str) -> Option<i8> {
     let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
@@ -136,7 +136,7 @@ fn is_offset(text: &str) -> bool {
     }
 }
 
-/// Whether other libraries read it as a number to base 60, so that it must be quoted.
+/// Whether other libraries parse it as a base-60 number, so that it must be quoted.
 pub fn base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');
