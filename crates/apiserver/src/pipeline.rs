@@ -4,7 +4,7 @@
 //! validate → store) → encode. The registry runs the stages in parentheses. Requests of components in this process enter
 //! authenticated. Built-in, custom, unknown and aggregated paths share one prologue ([`serve_request`]).
 
-use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
+use std::{fmt, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use aggregator::ApiService;
 use api::status::Status;
@@ -22,6 +22,7 @@ use authn::{ANONYMOUS_USER, AuthenticationNotes, AuthenticationRequest};
 use flowcontrol::{RejectedRequest, RequestDigest};
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use panics::PanicError;
 use registry::RequestOutcome;
 use tracing::Instrument;
 
@@ -69,15 +70,9 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
             None => handle_authenticated(&server, caller, error_options, routed, request).await,
         }
     };
-    let mut response = match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(response) => response,
-        Err(_) => {
-            let audit_id = audit_id.to_str().unwrap_or_default();
-            tracing::error!(%method, path, audit_id, "apiserver: request handler panicked, responding with 500");
-            server.shared.metrics.count_panic();
-            panic_response()
-        }
-    };
+    let key = RequestKey { method: &method, path: &path, audit_id: &audit_id };
+    let handled = panics::contain_future("apiserver", key, work).await;
+    let mut response = handled.unwrap_or_else(|PanicError| panic_response());
     if anonymous {
         response.extensions_mut().insert(AnonymousResponse);
     }
@@ -85,6 +80,19 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
     headers::set_response_headers(&mut response, audit_id);
     tracing::debug!(status = response.status().as_u16(), duration = ?started.elapsed(), "request handled");
     response
+}
+
+/// A request in the log line of its panic.
+struct RequestKey<'a> {
+    method: &'a Method,
+    path: &'a str,
+    audit_id: &'a HeaderValue,
+}
+
+impl fmt::Display for RequestKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} (audit ID {})", self.method, self.path, self.audit_id.to_str().unwrap_or_default())
+    }
 }
 
 /// 500 in upstream's words.

@@ -21,7 +21,9 @@ use kube::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{indexer::Indexer, panics::contain_panic_sync};
+use panics::contain_panic_sync;
+
+use crate::indexer::Indexer;
 
 /// Delay before a handler that panicked is called again; doubles up to 64 times.
 const HANDLER_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -365,6 +367,6 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let calls = panicking.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         assert_eq!(calls, ["1", "2", "2", "2"]);
-        assert!(crate::metrics::panics("informer") >= 2);
+        assert!(panics::panic_counts().get("informer").copied().unwrap_or(0) >= 2);
     }
 }

@@ -11,25 +11,13 @@ use std::{
 
 /// Values of all metrics by label.
 struct ComponentMetrics {
-    panics: BTreeMap<&'static str, u64>,
     leader_status: BTreeMap<String, bool>,
 }
 
-static METRICS: Mutex<ComponentMetrics> =
-    Mutex::new(ComponentMetrics { panics: BTreeMap::new(), leader_status: BTreeMap::new() });
+static METRICS: Mutex<ComponentMetrics> = Mutex::new(ComponentMetrics { leader_status: BTreeMap::new() });
 
 fn lock_metrics() -> MutexGuard<'static, ComponentMetrics> {
     METRICS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Counts a contained panic of a component.
-pub(crate) fn count_panic(component: &'static str) {
-    *lock_metrics().panics.entry(component).or_default() += 1;
-}
-
-/// Returns the number of contained panics of a component.
-pub fn panics(component: &str) -> u64 {
-    lock_metrics().panics.get(component).copied().unwrap_or(0)
 }
 
 /// Records whether this process leads the election `name`.
@@ -44,7 +32,7 @@ pub fn render_component_metrics() -> String {
     write_family(
         &mut text,
         ("ferry_panics_total", "counter", "Number of panics that were contained, by component."),
-        metrics.panics.iter().map(|(component, count)| (format!("component=\"{component}\""), *count)),
+        panics::panic_counts().into_iter().map(|(component, count)| (format!("component=\"{component}\""), count)),
     );
     let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
                 'name' is the string used to identify the lease. Please make sure to group by name.";
@@ -74,7 +62,7 @@ mod tests {
 
     #[test]
     fn counters_and_gauges_are_rendered_with_labels() {
-        count_panic("metrics-test");
+        assert!(panics::contain_panic_sync("metrics-test", "key", || panic!("a bug")).is_err());
         set_leader_status("metrics-test", true);
         let text = render_component_metrics();
         assert!(text.contains("# TYPE ferry_panics_total counter\n"), "{text}");

@@ -13,7 +13,9 @@ use tokio::{sync::Notify, task::AbortHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::{panics::contain_panic, rate_limiter::ItemBackoff};
+use panics::contain_panic;
+
+use crate::rate_limiter::ItemBackoff;
 
 /// A deduplicating, rate-limited queue. Cheap to clone.
 ///
@@ -307,6 +309,6 @@ mod tests {
         });
         run.await;
         assert_eq!(calls.load(Ordering::SeqCst), 4);
-        assert!(crate::metrics::panics("test") >= 1);
+        assert!(panics::panic_counts().get("test").copied().unwrap_or(0) >= 1);
     }
 }

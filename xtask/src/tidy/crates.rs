@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{TidyProblem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 26] = [
+const MAY_USE: [(&str, &[&str]); 27] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
@@ -38,12 +38,14 @@ const MAY_USE: [(&str, &[&str]); 26] = [
             "authn",
             "authz",
             "flowcontrol",
+            "panics",
             "registry",
             "store",
             "streaming",
         ],
     ),
-    ("client", &["api"]),
+    ("panics", &[]),
+    ("client", &["api", "panics"]),
     ("controllers", &["api", "client", "expressions"]),
     ("scheduler", &["api", "client"]),
     ("runtime", &["sys"]),

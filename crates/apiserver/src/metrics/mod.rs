@@ -37,7 +37,6 @@ pub struct ServerMetrics {
     reading: AtomicI64,
     writing: AtomicI64,
     handshake_errors: AtomicU64,
-    panics: AtomicU64,
     /// By health endpoint, check name and success.
     checked: CounterFamily<(&'static str, &'static str, bool)>,
 }
@@ -53,7 +52,6 @@ impl Default for ServerMetrics {
             reading: AtomicI64::new(0),
             writing: AtomicI64::new(0),
             handshake_errors: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
             checked: CounterFamily::default(),
         }
     }
@@ -63,11 +61,6 @@ impl ServerMetrics {
     /// Counts a failed TLS handshake.
     pub fn count_handshake_error(&self) {
         self.handshake_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a request handler that panicked.
-    pub fn count_panic(&self) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that was terminated in self-defense.
@@ -99,7 +92,9 @@ impl ServerMetrics {
             page.write_sample("apiserver_current_inflight_requests", &format!("request_kind=\"{kind}\""), value);
         }
         page.write_header("ferry_panics_total", PANICS, "counter");
-        page.write_sample("ferry_panics_total", "component=\"apiserver\"", self.panics.load(Ordering::Relaxed) as f64);
+        for (component, count) in panics::panic_counts() {
+            page.write_sample("ferry_panics_total", &format!("component=\"{component}\""), count as f64);
+        }
         page.write_header("apiserver_tls_handshake_errors_total", HANDSHAKE, "counter");
         page.write_sample(
             "apiserver_tls_handshake_errors_total",

@@ -5,4 +5,5 @@ mod apiextensions;
 mod audit;
 pub mod authn;
 mod flowcontrol;
+mod panics;
 mod resource_tables;

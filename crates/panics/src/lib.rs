@@ -1,19 +1,25 @@
 //! Panic containment: a panic in one unit of work is logged, counted and turned into a failure of that unit.
 //!
-//! [`contain_panic`] and [`contain_panic_sync`] wrap the work of a controller's sync, an informer handler, a pod worker or
-//! a scheduling attempt; the caller retries with back-off. A process-wide panic hook can tell contained panics from
-//! others with [`is_contained`].
+//! [`contain_future`], [`contain_panic`] and [`contain_panic_sync`] wrap an API request, a controller's sync, an informer
+//! handler, a pod worker or a scheduling attempt; the caller responds with an error or retries with back-off. A
+//! process-wide panic hook can tell contained panics from others with [`is_contained`]. [`panic_counts`] is the metric
+//! `ferry_panics_total`.
+//!
+//! Invariant: knows no other crate of this workspace.
 
 use std::{
     any::Any,
     cell::Cell,
+    collections::BTreeMap,
     fmt::Display,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
+    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
-use crate::metrics;
+/// Number of contained panics by component.
+static COUNTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     /// Nesting depth of contained work on this thread.
@@ -37,8 +43,26 @@ pub async fn contain_panic<F: Future>(
     work: impl FnOnce() -> F,
 ) -> Result<F::Output, PanicError> {
     // The closure runs inside the contained future: it may panic too.
-    let contained = ContainedFuture { future: Box::pin(async move { work().await }) };
+    contain_future(component, key, async move { work().await }).await
+}
+
+/// Runs a future of `component` on the object `key`, turning a panic into [`PanicError`].
+pub async fn contain_future<F: Future>(
+    component: &'static str,
+    key: impl Display,
+    work: F,
+) -> Result<F::Output, PanicError> {
+    let contained = ContainedFuture { future: pin!(work) };
     contained.await.map_err(|panic| report_panic(component, &key, panic.as_ref()))
+}
+
+/// Returns the number of contained panics of every component that had one.
+pub fn panic_counts() -> BTreeMap<&'static str, u64> {
+    lock_counts().clone()
+}
+
+fn lock_counts() -> MutexGuard<'static, BTreeMap<&'static str, u64>> {
+    COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `work` of `component` on the object `key`, turning a panic into [`PanicError`].
@@ -60,17 +84,17 @@ fn run_contained<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> 
 fn report_panic(component: &'static str, key: &dyn Display, panic: &(dyn Any + Send)) -> PanicError {
     let text = panic.downcast_ref::<&str>().copied();
     let message = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)");
-    metrics::count_panic(component);
-    tracing::error!(component, %key, panic = message, "contained a panic, retrying with back-off");
+    *lock_counts().entry(component).or_default() += 1;
+    tracing::error!(component, %key, panic = message, "contained a panic");
     PanicError
 }
 
 /// A future whose polls are contained.
-struct ContainedFuture<F> {
-    future: Pin<Box<F>>,
+struct ContainedFuture<'a, F> {
+    future: Pin<&'a mut F>,
 }
 
-impl<F: Future> Future for ContainedFuture<F> {
+impl<F: Future> Future for ContainedFuture<'_, F> {
     type Output = Result<F::Output, Box<dyn Any + Send>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -88,7 +112,6 @@ mod tests {
 
     #[tokio::test]
     async fn panic_is_contained_counted_and_returned_as_error() {
-        let before = metrics::panics("panics-test");
         let result = contain_panic("panics-test", "ns/name", || async {
             tokio::task::yield_now().await;
             assert!(is_contained());
@@ -96,7 +119,7 @@ mod tests {
         });
         assert_eq!(result.await.map(|never: ()| never), Err(PanicError));
         assert!(!is_contained());
-        assert_eq!(metrics::panics("panics-test"), before + 1);
+        assert_eq!(panic_counts().get("panics-test"), Some(&1));
     }
 
     #[tokio::test]
