@@ -176,6 +176,6 @@ mod tests {
         let flaky = Flaky { config_maps: informers.informer_for(), calls: Arc::clone(&calls), shutdown };
         run_controller(&context, |_| flaky).await;
         assert_eq!(calls.load(Ordering::SeqCst), 3);
-        assert_eq!(client::metrics::panics("flaky-controller"), 1);
+        assert_eq!(client::panics::panic_count("flaky-controller"), 1);
     }
 }

@@ -225,7 +225,7 @@ mod tests {
         let pod: Arc<Pod> = Arc::new(
             serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "1"}})).unwrap(),
         );
-        let (started, before) = (tokio::time::Instant::now(), client::metrics::panics("kubelet"));
+        let (started, before) = (tokio::time::Instant::now(), client::panics::panic_count("kubelet"));
         workers.handle_pod_event(ResourceEvent::Added(pod.clone()));
         for _ in 0..2 {
             let exit = workers.tasks.join_next().await.unwrap();
@@ -237,6 +237,6 @@ mod tests {
         workers.handle_worker_exit(exit);
         assert!(workers.handles.is_empty());
         assert_eq!(started.elapsed().as_secs(), 1 + 2);
-        assert!(client::metrics::panics("kubelet") >= before + 2);
+        assert!(client::panics::panic_count("kubelet") >= before + 2);
     }
 }

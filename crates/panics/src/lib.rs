@@ -61,6 +61,11 @@ pub fn panic_counts() -> BTreeMap<&'static str, u64> {
     lock_counts().clone()
 }
 
+/// Returns the number of contained panics of one component.
+pub fn panic_count(component: &str) -> u64 {
+    lock_counts().get(component).copied().unwrap_or(0)
+}
+
 fn lock_counts() -> MutexGuard<'static, BTreeMap<&'static str, u64>> {
     COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -334,13 +334,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn panicking_attempt_is_retried_with_backoff_and_its_placement_is_taken_back() {
-        let (scheduler, before) = (scheduler(), client::metrics::panics(COMPONENT));
+        let (scheduler, before) = (scheduler(), client::panics::panic_count(COMPONENT));
         scheduler.lock_cache().set_node("a", Arc::default());
         scheduler.attempt_scheduling(QueuedPodInfo::new("ns", "web", "1", 0), |scheduler, pod| {
             scheduler.lock_cache().add_pod(&pod.uid, "a", wants("1"));
             panic!("a bug");
         });
-        assert_eq!(client::metrics::panics(COMPONENT), before + 1);
+        assert_eq!(client::panics::panic_count(COMPONENT), before + 1);
         assert!(!scheduler.lock_cache().contains_pod("1"));
         let started = tokio::time::Instant::now();
         assert_eq!(scheduler.queue.pop().await.name, "web");
