@@ -22,16 +22,20 @@ pub struct UpstreamArgs {
 }
 
 pub fn run(args: &UpstreamArgs) -> Result<()> {
-    let conformance = repository().join("conformance");
-    let table = fs::read_to_string(conformance.join("programs.txt")).context("conformance/programs.txt")?;
     for name in &args.programs {
-        let Some(program) = table.lines().filter_map(UpstreamProgram::parse).find(|program| program.name == name)
-        else {
-            bail!("conformance/programs.txt has no {name:?}");
-        };
-        println!("{}", program.ensure(&conformance)?.display());
+        println!("{}", ensure_built(name)?.display());
     }
     Ok(())
+}
+
+/// The path of a program of `conformance/programs.txt`, built if it is not there.
+pub fn ensure_built(name: &str) -> Result<PathBuf> {
+    let conformance = repository().join("conformance");
+    let table = fs::read_to_string(conformance.join("programs.txt")).context("conformance/programs.txt")?;
+    let Some(program) = table.lines().filter_map(UpstreamProgram::parse).find(|program| program.name == name) else {
+        bail!("conformance/programs.txt has no {name:?}");
+    };
+    program.ensure(&conformance)
 }
 
 /// A row of the table.
