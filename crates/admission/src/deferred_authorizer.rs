@@ -7,29 +7,29 @@ use apiserver_core::{
     selectors::RequestSelectors,
 };
 use authz::{Authorizers, Decision};
-use cel::{Authorizer, Check, Target};
+use cel::{AuthorizationCheck, Authorizer, CheckTarget};
 
 /// The authorizer of the expressions of one request.
 #[derive(Default)]
 pub struct DeferredAuthorizer {
-    checks: DeferredLookups<AuthorizationCheck, cel::Decision>,
+    checks: DeferredLookups<RecordedCheck, cel::AuthorizationDecision>,
 }
 
 /// One check: as the requesting user, or as a service account.
 #[derive(Clone, Debug)]
-struct AuthorizationCheck {
+struct RecordedCheck {
     service_account: Option<(String, String)>,
-    target: Target,
+    target: CheckTarget,
     verb: String,
 }
 
 impl Authorizer for DeferredAuthorizer {
-    fn check(&self, check: &Check<'_>) -> cel::Decision {
-        let is_same = |known: &AuthorizationCheck| {
+    fn authorize_check(&self, check: &AuthorizationCheck<'_>) -> cel::AuthorizationDecision {
+        let is_same = |known: &RecordedCheck| {
             let account = known.service_account.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
             account == check.service_account && known.target == *check.target && known.verb == check.verb
         };
-        let owned = || AuthorizationCheck {
+        let owned = || RecordedCheck {
             service_account: check.service_account.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
             target: check.target.clone(),
             verb: check.verb.to_owned(),
@@ -56,7 +56,7 @@ impl DeferredAuthorizer {
     }
 }
 
-async fn authorize_check(authorizers: &Authorizers, user: &User, check: &AuthorizationCheck) -> cel::Decision {
+async fn authorize_check(authorizers: &Authorizers, user: &User, check: &RecordedCheck) -> cel::AuthorizationDecision {
     let account;
     let user = match &check.service_account {
         None => user,
@@ -71,8 +71,8 @@ async fn authorize_check(authorizers: &Authorizers, user: &User, check: &Authori
     };
     let selectors;
     let target = match &check.target {
-        Target::Path(path) => AttributesTarget::NonResource(path),
-        Target::Resource(target) => {
+        CheckTarget::Path(path) => AttributesTarget::NonResource(path),
+        CheckTarget::Resource(target) => {
             selectors = RequestSelectors::parse(&target.field_selector, &target.label_selector);
             AttributesTarget::Resource(ResourceAttributes {
                 group: &target.group,
@@ -86,7 +86,7 @@ async fn authorize_check(authorizers: &Authorizers, user: &User, check: &Authori
         }
     };
     let decision = authorizers.authorize(&Attributes { user, verb: &check.verb, target }).await;
-    cel::Decision {
+    cel::AuthorizationDecision {
         allowed: matches!(decision, Decision::Allowed(_)),
         reason: decision.reason().to_string(),
         error: decision.reason().error().map(str::to_owned),
@@ -103,7 +103,7 @@ mod tests {
     use apiserver_core::{attributes::Attributes, catalog::BuiltInCatalog};
     use async_trait::async_trait;
     use authz::{Reason, ResolvedRules};
-    use cel::{Bindings, Budget, Environment, Type, Value};
+    use cel::{Activation, CostTracker, Environment, Type, Value};
     use store::{EmbeddedOptions, EmbeddedStore, HistoryWindow, Store, WatchCache};
 
     use super::*;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     /// Asserts the result of an expression and the number of authorization checks it makes.
-    async fn check(source: &str, want: &str, asked: usize) {
+    async fn check_expression(source: &str, want: &str, asked: usize) {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
             Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
@@ -138,32 +138,33 @@ mod tests {
             Arc::new(WatchCache::with_engine(store, Arc::new(BuiltInCatalog), HistoryWindow::default()).await.unwrap());
         let count = Arc::new(AtomicUsize::new(0));
         let authorizers = Authorizers::with_authorizers(vec![Box::new(Slow(count.clone()))], &cache).unwrap();
-        let environment = Environment::new().variable("authorizer", Type::AUTHORIZER);
-        let program = environment.compile(source).unwrap().program().unwrap();
+        let environment = Environment::new().with_variable("authorizer", Type::AUTHORIZER);
+        let program = environment.compile(source).unwrap().plan_program().unwrap();
         let asking = Arc::new(DeferredAuthorizer::default());
         let user = User { name: "joe".into(), ..User::default() };
         let evaluate = || {
-            let mut bindings = Bindings::new();
-            bindings.set(0, Value::authorizer(asking.clone()));
-            format!("{:?}", program.run(&bindings, &mut Budget::new(2_000_000)))
+            let mut bindings = Activation::new();
+            bindings.bind_value(0, Value::from_authorizer(asking.clone()));
+            format!("{:?}", program.run(&bindings, &mut CostTracker::new(2_000_000)))
         };
         let outcome = asking.evaluate(&authorizers, &user, evaluate).await;
         assert_eq!((outcome.as_str(), count.load(Ordering::Relaxed)), (want, asked), "{source}");
     }
 
     #[tokio::test]
-    async fn expressions_do_not_wait_but_get_answers() {
+    async fn expression_is_evaluated_again_once_checks_are_decided() {
         let of = |resource: &str| format!("authorizer.group('').resource('{resource}').check('get')");
         let (pods, nodes) = (of("pods"), of("nodes"));
-        check("1 == 1", "Ok(Bool(true))", 0).await;
-        check(&format!("{pods}.allowed()"), "Ok(Bool(true))", 1).await;
-        check(&format!("{pods}.allowed() && {pods}.allowed()"), "Ok(Bool(true))", 1).await;
-        check(&format!("{nodes}.allowed() || {pods}.allowed()"), "Ok(Bool(true))", 2).await;
-        check(&format!("{pods}.allowed() && {nodes}.allowed()"), "Ok(Bool(false))", 2).await;
-        check(&format!("{pods}.allowed() ? {nodes}.reason() : ''"), "Ok(String(\"joe get nodes *\"))", 2).await;
+        check_expression("1 == 1", "Ok(Bool(true))", 0).await;
+        check_expression(&format!("{pods}.allowed()"), "Ok(Bool(true))", 1).await;
+        check_expression(&format!("{pods}.allowed() && {pods}.allowed()"), "Ok(Bool(true))", 1).await;
+        check_expression(&format!("{nodes}.allowed() || {pods}.allowed()"), "Ok(Bool(true))", 2).await;
+        check_expression(&format!("{pods}.allowed() && {nodes}.allowed()"), "Ok(Bool(false))", 2).await;
+        check_expression(&format!("{pods}.allowed() ? {nodes}.reason() : ''"), "Ok(String(\"joe get nodes *\"))", 2)
+            .await;
         let account = "authorizer.serviceAccount('a', 'b').group('').resource('pods').check('get').reason()";
-        check(account, "Ok(String(\"system:serviceaccount:a:b get pods *\"))", 1).await;
-        check("authorizer.path('/x').check('get').error()", "Ok(String(\"no path\"))", 1).await;
-        check("authorizer.path('/x').check('get').allowed()", "Ok(Bool(false))", 1).await;
+        check_expression(account, "Ok(String(\"system:serviceaccount:a:b get pods *\"))", 1).await;
+        check_expression("authorizer.path('/x').check('get').error()", "Ok(String(\"no path\"))", 1).await;
+        check_expression("authorizer.path('/x').check('get').allowed()", "Ok(Bool(false))", 1).await;
     }
 }

@@ -23,7 +23,7 @@ pub struct VersionedAttributes<'v> {
     /// The `request` variable of match conditions, if it differs.
     own_request: Option<Value>,
     namespace: &'v Value,
-    resource: cel::Resource,
+    resource: cel::ResourceAttributes,
 }
 
 impl<'v> VersionedAttributes<'v> {
@@ -44,13 +44,13 @@ impl<'v> VersionedAttributes<'v> {
             own
         });
         let own = attributes.resource();
-        let resource = cel::Resource {
+        let resource = cel::ResourceAttributes {
             group: own.group.to_owned(),
             resource: own.name.to_owned(),
             subresource: attributes.subresource().to_owned(),
             namespace: namespace(attributes, object).to_owned(),
             name: attributes.name(object).to_owned(),
-            ..cel::Resource::default()
+            ..cel::ResourceAttributes::default()
         };
         Ok(Self {
             object: subject.shown(object).await?,

@@ -1,11 +1,11 @@
-//! Fifty rules as people write them, against a custom resource: compiled once, run for every object.
+//! Fifty realistic rules against a custom resource: compiled once, evaluated per object.
 
 #[path = "../tests/shared/mod.rs"]
 mod shared;
 
 use divan::{Bencher, counter::ItemsCount};
-use ferry_cel::{Bindings, Budget, Program};
-use shared::World;
+use ferry_cel::{Activation, CostTracker, Program};
+use shared::TestFixture;
 
 const RULES: [&str; 50] = [
     "self.spec.replicas <= 10",
@@ -64,43 +64,43 @@ fn main() {
     divan::main();
 }
 
-fn programs(world: &World) -> Vec<Program> {
+fn compile_rules(fixture: &TestFixture) -> Vec<Program> {
     let program = |rule: &&str| {
-        let checked = world.environment.compile(rule).unwrap_or_else(|issues| panic!("{issues}"));
-        checked.program().expect("a rule has a program")
+        let checked = fixture.environment.compile(rule).unwrap_or_else(|issues| panic!("{issues}"));
+        checked.plan_program().expect("a rule has a program")
     };
     RULES.iter().map(program).collect()
 }
 
-/// All rules for one object.
+/// Evaluates all rules on one object.
 #[divan::bench]
-fn validate(bencher: Bencher<'_, '_>) {
-    let world = World::new();
-    let programs = programs(&world);
+fn validate_object(bencher: Bencher<'_, '_>) {
+    let fixture = TestFixture::new();
+    let programs = compile_rules(&fixture);
     bencher.counter(ItemsCount::new(RULES.len())).bench_local(|| {
-        let mut bindings = Bindings::new();
-        for (name, value) in world.variables() {
-            bindings.set(world.environment.number(name).expect("the variable is declared"), value);
+        let mut activation = Activation::new();
+        for (name, value) in fixture.variable_values() {
+            activation.bind_value(fixture.environment.variable_number(name).expect("the variable is declared"), value);
         }
         let mut spent = 0;
         for program in &programs {
-            let mut budget = Budget::new(1_000_000);
-            assert!(program.run(&bindings, &mut budget).is_ok());
-            spent += budget.spent();
+            let mut budget = CostTracker::new(1_000_000);
+            assert!(program.run(&activation, &mut budget).is_ok());
+            spent += budget.actual_cost();
         }
         spent
     });
 }
 
-/// Parsing, checking, estimating and planning all rules.
+/// Parses, checks, estimates and plans all rules.
 #[divan::bench]
-fn compile(bencher: Bencher<'_, '_>) {
-    let world = World::new();
+fn compile_all_rules(bencher: Bencher<'_, '_>) {
+    let fixture = TestFixture::new();
     bencher.counter(ItemsCount::new(RULES.len())).bench_local(|| {
         let each = |rule: &&str| {
-            let checked = world.environment.compile(rule).unwrap_or_else(|issues| panic!("{issues}"));
-            let estimate = checked.estimate(&world);
-            (checked.program().expect("a rule has a program"), estimate)
+            let checked = fixture.environment.compile(rule).unwrap_or_else(|issues| panic!("{issues}"));
+            let estimate = checked.estimate_cost(&fixture);
+            (checked.plan_program().expect("a rule has a program"), estimate)
         };
         RULES.iter().map(each).collect::<Vec<_>>()
     });

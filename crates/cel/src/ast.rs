@@ -4,21 +4,21 @@
 use std::sync::Arc;
 
 /// Identifies a node of an [`Ast`].
-pub(crate) type Id = u32;
+pub(crate) type ExprId = u32;
 
 /// Source offset of nodes without a source position.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+pub(crate) const NO_OFFSET: u32 = u32::MAX;
 
 /// Name of a comprehension's accumulator variable; the grammar has no way to write it.
-pub(crate) const RESULT: &str = "@result";
+pub(crate) const ACCUMULATOR_NAME: &str = "@result";
 
 /// The AST of an expression, with macros expanded.
 #[derive(Debug, Default)]
 pub(crate) struct Ast {
     nodes: Vec<Expr>,
     /// Byte offsets into the source, indexed by node.
-    places: Vec<u32>,
-    pub(crate) root: Id,
+    offsets: Vec<u32>,
+    pub(crate) root: ExprId,
 }
 
 #[derive(Clone, Debug)]
@@ -28,22 +28,22 @@ pub(crate) enum Expr {
     Literal(Literal),
     Ident(Box<str>),
     Select {
-        operand: Id,
+        operand: ExprId,
         field: Box<str>,
         test: bool,
     },
     Call {
         function: Box<str>,
-        target: Option<Id>,
-        args: Vec<Id>,
+        target: Option<ExprId>,
+        args: Vec<ExprId>,
     },
-    List(Vec<Item>),
-    Map(Vec<Entry>),
+    List(Vec<ListElement>),
+    Map(Vec<MapEntry>),
     Struct {
         name: Box<str>,
-        fields: Vec<Field>,
+        fields: Vec<StructField>,
     },
-    Fold(Box<Fold>),
+    Fold(Box<ComprehensionExpr>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,42 +58,42 @@ pub(crate) enum Literal {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item {
-    pub(crate) value: Id,
+pub(crate) struct ListElement {
+    pub(crate) value: ExprId,
     pub(crate) optional: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: Id,
-    pub(crate) value: Id,
+pub(crate) struct MapEntry {
+    pub(crate) key: ExprId,
+    pub(crate) value: ExprId,
     pub(crate) optional: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
+pub(crate) struct StructField {
     /// Byte offset of the entry's colon.
-    pub(crate) place: u32,
+    pub(crate) offset: u32,
     pub(crate) name: Box<str>,
-    pub(crate) value: Id,
+    pub(crate) value: ExprId,
     pub(crate) optional: bool,
 }
 
 /// A comprehension over a list or map: `step` computes a new `accu` for each element while `condition` holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
-    pub(crate) range: Id,
+pub(crate) struct ComprehensionExpr {
+    pub(crate) range: ExprId,
     pub(crate) iter: Box<str>,
     /// Second iteration variable: if present, `iter` is the index or key, and this is the element or value.
     pub(crate) iter2: Option<Box<str>>,
     pub(crate) accu: Box<str>,
-    pub(crate) init: Id,
-    pub(crate) condition: Id,
-    pub(crate) step: Id,
-    pub(crate) result: Id,
+    pub(crate) init: ExprId,
+    pub(crate) condition: ExprId,
+    pub(crate) step: ExprId,
+    pub(crate) result: ExprId,
 }
 
-impl Fold {
+impl ComprehensionExpr {
     /// Whether this is a `cel.bind` instead of a loop: the range is empty and the condition is constant `false`.
     pub(crate) fn is_binding(&self, ast: &Ast) -> bool {
         matches!(ast.expr(self.range), Expr::List(items) if items.is_empty())
@@ -102,52 +102,54 @@ impl Fold {
 }
 
 impl Ast {
-    pub(crate) fn expr(&self, id: Id) -> &Expr {
+    pub(crate) fn expr(&self, id: ExprId) -> &Expr {
         &self.nodes[id as usize]
     }
 
-    pub(crate) fn place(&self, id: Id) -> u32 {
-        self.places[id as usize]
+    pub(crate) fn source_offset(&self, id: ExprId) -> u32 {
+        self.offsets[id as usize]
     }
 
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(crate) fn add(&mut self, expr: Expr, place: u32) -> Id {
+    pub(crate) fn add_expr(&mut self, expr: Expr, offset: u32) -> ExprId {
         self.nodes.push(expr);
-        self.places.push(place);
-        (self.nodes.len() - 1) as Id
+        self.offsets.push(offset);
+        (self.nodes.len() - 1) as ExprId
     }
 
     /// Deep-copies a node, for macros that use an argument twice.
-    pub(crate) fn copy(&mut self, id: Id) -> Id {
+    pub(crate) fn copy_expr(&mut self, id: ExprId) -> ExprId {
         let mut expr = self.expr(id).clone();
-        let place = self.place(id);
+        let offset = self.source_offset(id);
         match &mut expr {
             Expr::Missing | Expr::Literal(_) | Expr::Ident(_) => {}
-            Expr::Select { operand, .. } => *operand = self.copy(*operand),
+            Expr::Select { operand, .. } => *operand = self.copy_expr(*operand),
             Expr::Call { target, args, .. } => {
-                *target = target.map(|target| self.copy(target));
-                args.iter_mut().for_each(|arg| *arg = self.copy(*arg));
+                *target = target.map(|target| self.copy_expr(target));
+                args.iter_mut().for_each(|arg| *arg = self.copy_expr(*arg));
             }
-            Expr::List(items) => items.iter_mut().for_each(|item| item.value = self.copy(item.value)),
+            Expr::List(items) => items.iter_mut().for_each(|item| item.value = self.copy_expr(item.value)),
             Expr::Map(entries) => entries.iter_mut().for_each(|entry| {
-                entry.key = self.copy(entry.key);
-                entry.value = self.copy(entry.value);
+                entry.key = self.copy_expr(entry.key);
+                entry.value = self.copy_expr(entry.value);
             }),
-            Expr::Struct { fields, .. } => fields.iter_mut().for_each(|field| field.value = self.copy(field.value)),
+            Expr::Struct { fields, .. } => {
+                fields.iter_mut().for_each(|field| field.value = self.copy_expr(field.value))
+            }
             Expr::Fold(fold) => {
                 for part in [&mut fold.range, &mut fold.init, &mut fold.condition, &mut fold.step, &mut fold.result] {
-                    *part = self.copy(*part);
+                    *part = self.copy_expr(*part);
                 }
             }
         }
-        self.add(expr, place)
+        self.add_expr(expr, offset)
     }
 
     /// Returns the dotted name spelled by a chain of identifiers and selections; `None` for other nodes.
-    pub(crate) fn qualified_name(&self, id: Id) -> Option<String> {
+    pub(crate) fn qualified_name(&self, id: ExprId) -> Option<String> {
         match self.expr(id) {
             Expr::Ident(name) => Some(name.to_string()),
             Expr::Select { operand, field, test: false } => {

@@ -3,9 +3,7 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
-    check::{self, Checked},
-    issue::Issues,
-    library, parse,
+    library,
     types::{ObjectType, Type},
 };
 
@@ -14,7 +12,7 @@ use crate::{
 pub struct Environment {
     variables: Arc<HashMap<Box<str>, (usize, Type)>>,
     /// Number of the next declared variable.
-    next: usize,
+    next_variable: usize,
     types: Option<Arc<dyn TypeResolver>>,
     json_patch: bool,
 }
@@ -22,7 +20,7 @@ pub struct Environment {
 /// Resolves the types that an expression may construct by name, such as `Object.spec` in a mutation.
 pub trait TypeResolver: Send + Sync {
     /// Returns the type with a name.
-    fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>>;
+    fn resolve_type(&self, name: &str) -> Option<Arc<dyn ObjectType>>;
 }
 
 impl fmt::Debug for Environment {
@@ -37,41 +35,36 @@ impl Environment {
         Self::default()
     }
 
-    /// Declares a variable. Variables are numbered in declaration order; [`Bindings`](crate::Bindings) holds their
+    /// Declares a variable. Variables are numbered in declaration order; [`Activation`](crate::Activation) holds their
     /// values by number.
-    pub fn variable(mut self, name: &str, ty: Type) -> Self {
+    pub fn with_variable(mut self, name: &str, ty: Type) -> Self {
         let variables = Arc::make_mut(&mut self.variables);
         let known = variables.get(name).map(|(number, _)| *number);
-        variables.insert(name.into(), (known.unwrap_or(self.next), ty));
-        self.next += usize::from(known.is_none());
+        variables.insert(name.into(), (known.unwrap_or(self.next_variable), ty));
+        self.next_variable += usize::from(known.is_none());
         self
     }
 
-    /// Removes a variable. The others keep their numbers, so that one set of bindings serves both environments.
-    pub fn without(mut self, name: &str) -> Self {
+    /// Removes a variable. The others keep their numbers, so that one activation serves both environments.
+    pub fn without_variable(mut self, name: &str) -> Self {
         Arc::make_mut(&mut self.variables).remove(name);
         self
     }
 
     /// Sets the resolver of the types that expressions may construct.
-    pub fn types(mut self, types: Arc<dyn TypeResolver>) -> Self {
+    pub fn with_types(mut self, types: Arc<dyn TypeResolver>) -> Self {
         self.types = Some(types);
         self
     }
 
     /// Enables `jsonpatch.escapeKey`, for mutating admission policies.
-    pub fn json_patch(mut self) -> Self {
+    pub fn with_json_patch_library(mut self) -> Self {
         self.json_patch = true;
         self
     }
 
-    /// Parses and type-checks an expression.
-    pub fn compile(&self, source: &str) -> Result<Checked, Issues> {
-        check::check(self, source, parse::parse(source)?)
-    }
-
     /// Returns the number of a variable.
-    pub fn number(&self, name: &str) -> Option<usize> {
+    pub fn variable_number(&self, name: &str) -> Option<usize> {
         self.variables.get(name).map(|(number, _)| *number)
     }
 
@@ -80,13 +73,13 @@ impl Environment {
     }
 
     pub(crate) fn find_type(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
-        self.types.as_ref()?.find(name)
+        self.types.as_ref()?.resolve_type(name)
     }
 
-    pub(crate) fn find_function(&self, name: &str) -> Option<&'static library::Function> {
+    pub(crate) fn find_function(&self, name: &str) -> Option<&'static library::FunctionDecl> {
         if name == "jsonpatch.escapeKey" && !self.json_patch {
             return None;
         }
-        library::function(name)
+        library::find_function(name)
     }
 }

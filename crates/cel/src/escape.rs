@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use formats::names::is_reserved;
 
-const WORDS: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
+const ESCAPES: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
 
 /// Returns the escaped name of a field; `None` if the field is not accessible from CEL.
-pub fn escape(name: &str) -> Option<Cow<'_, str>> {
+pub fn escape_identifier(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -20,7 +20,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     let mut escaped = String::with_capacity(name.len() + 8);
     let mut rest = name;
     while let Some(c) = rest.chars().next() {
-        if let Some((text, word)) = WORDS.iter().find(|(text, _)| rest.starts_with(text)) {
+        if let Some((text, word)) = ESCAPES.iter().find(|(text, _)| rest.starts_with(text)) {
             escaped.extend(["__", word, "__"]);
             rest = &rest[text.len()..];
         } else if c == '_' || c.is_ascii_alphanumeric() {
@@ -34,7 +34,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Returns the field name of an escaped identifier; `None` if it is not a valid escape.
-pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
+pub fn unescape_identifier(escaped: &str) -> Option<Cow<'_, str>> {
     if !escaped.contains("__") {
         return Some(Cow::Borrowed(escaped));
     }
@@ -50,7 +50,7 @@ pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
         };
         let word = &inner[..end];
         name.push_str(&rest[..at]);
-        match WORDS.iter().find(|(_, known)| *known == word) {
+        match ESCAPES.iter().find(|(_, known)| *known == word) {
             Some((text, _)) => name.push_str(text),
             None if is_reserved(word) && word.len() + 4 == escaped.len() => name.push_str(word),
             None => return None,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_escaped_and_found_again() {
+    fn escaped_identifiers_round_trip() {
         for (name, escaped) in [
             ("plain", "plain"),
             ("a-b.c/d", "a__dash__b__dot__c__slash__d"),
@@ -74,13 +74,13 @@ mod tests {
             ("a__b", "a__underscores__b"),
             ("_x", "_x"),
         ] {
-            assert_eq!(escape(name).as_deref(), Some(escaped));
-            assert_eq!(unescape(escaped).as_deref(), Some(name));
+            assert_eq!(escape_identifier(name).as_deref(), Some(escaped));
+            assert_eq!(unescape_identifier(escaped).as_deref(), Some(name));
         }
         for name in ["", "1a", "a b", "ü"] {
-            assert_eq!(escape(name), None, "{name}");
+            assert_eq!(escape_identifier(name), None, "{name}");
         }
-        assert_eq!(unescape("__nope__"), None);
-        assert_eq!(unescape("___").as_deref(), Some("___"));
+        assert_eq!(unescape_identifier("__nope__"), None);
+        assert_eq!(unescape_identifier("___").as_deref(), Some("___"));
     }
 }

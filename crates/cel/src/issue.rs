@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::ast::NOWHERE;
+use crate::ast::NO_OFFSET;
 
 /// Maximum number of reported issues.
-const MOST: usize = 100;
+const MAX_ISSUES: usize = 100;
 /// Longest source line included in a report.
-const LONGEST_LINE: usize = 16_384;
+const MAX_LINE_LENGTH: usize = 16_384;
 
 /// All issues of an expression. [`Display`](fmt::Display) writes the text that users see.
 #[derive(Clone, Debug)]
@@ -33,17 +33,17 @@ impl Issues {
         Self { source: source.into(), issues: Vec::new(), total: 0 }
     }
 
-    pub(crate) fn add(&mut self, place: u32, message: impl Into<String>) {
+    pub(crate) fn report_error(&mut self, offset: u32, message: impl Into<String>) {
         self.total += 1;
-        if self.total > MOST {
+        if self.total > MAX_ISSUES {
             return;
         }
-        let (line, column) = if place == NOWHERE { (None, 0) } else { self.position(place as usize) };
+        let (line, column) = if offset == NO_OFFSET { (None, 0) } else { self.line_and_column(offset as usize) };
         self.issues.push(Issue { message: message.into(), line, column });
     }
 
-    fn position(&self, place: usize) -> (Option<usize>, usize) {
-        let before = &self.source[..place.min(self.source.len())];
+    fn line_and_column(&self, offset: usize) -> (Option<usize>, usize) {
+        let before = &self.source[..offset.min(self.source.len())];
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         (Some(before.matches('\n').count() + 1), before[start..].chars().count())
     }
@@ -52,7 +52,7 @@ impl Issues {
         self.total == 0
     }
 
-    pub(crate) fn finish(mut self) -> Self {
+    pub(crate) fn into_sorted(mut self) -> Self {
         self.issues.sort_by_key(|issue| (issue.line, issue.column));
         self
     }
@@ -69,9 +69,9 @@ impl fmt::Display for Issues {
             if at > 0 {
                 f.write_str("\n")?;
             }
-            show(issue, &self.source, f)?;
+            write_issue(issue, &self.source, f)?;
         }
-        match self.total.checked_sub(MOST) {
+        match self.total.checked_sub(MAX_ISSUES) {
             Some(more) if more > 0 => write!(f, "\n{more} more errors were truncated"),
             _ => Ok(()),
         }
@@ -80,13 +80,15 @@ impl fmt::Display for Issues {
 
 impl std::error::Error for Issues {}
 
-fn show(issue: &Issue, source: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_issue(issue: &Issue, source: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Some(line) = issue.line else { return write!(f, "ERROR: <input>:-1:0: {}", issue.message) };
     if source.is_empty() {
         return write!(f, "ERROR: <input>:1:0: {}", issue.message);
     }
     write!(f, "ERROR: <input>:{line}:{}: {}", issue.column + 1, issue.message)?;
-    let Some(text) = source.split('\n').nth(line - 1).filter(|text| text.len() <= LONGEST_LINE) else { return Ok(()) };
+    let Some(text) = source.split('\n').nth(line - 1).filter(|text| text.len() <= MAX_LINE_LENGTH) else {
+        return Ok(());
+    };
     let mut pointer = String::new();
     let mut rest = text.chars();
     for c in rest.by_ref().take(issue.column) {

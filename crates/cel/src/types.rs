@@ -47,19 +47,19 @@ pub enum Type {
 /// An object type with declared fields: a CRD schema, a built-in kind, or a message type that can be constructed.
 pub trait ObjectType: fmt::Debug + Send + Sync {
     /// The type name; types with equal names are equal.
-    fn name(&self) -> &str;
+    fn type_name(&self) -> &str;
 
     /// Returns the type of a field, by its escaped name.
-    fn field(&self, name: &str) -> Option<Type>;
+    fn field_type(&self, name: &str) -> Option<Type>;
 
     /// Whether objects of the type can be constructed: `Name{field: value}`.
-    fn creatable(&self) -> bool {
+    fn is_constructible(&self) -> bool {
         false
     }
 }
 
 /// Names of the types of Kubernetes' libraries.
-pub(crate) mod names {
+pub(crate) mod type_names {
     pub(crate) const URL: &str = "kubernetes.URL";
     pub(crate) const QUANTITY: &str = "kubernetes.Quantity";
     pub(crate) const SEMVER: &str = "kubernetes.Semver";
@@ -78,29 +78,29 @@ pub(crate) mod names {
 
 impl Type {
     /// The type of the variable `authorizer`.
-    pub const AUTHORIZER: Self = Self::Native(names::AUTHORIZER);
+    pub const AUTHORIZER: Self = Self::Native(type_names::AUTHORIZER);
     /// The type of `authorizer.requestResource`.
-    pub const RESOURCE_CHECK: Self = Self::Native(names::RESOURCE_CHECK);
+    pub const RESOURCE_CHECK: Self = Self::Native(type_names::RESOURCE_CHECK);
     /// The type of quantities.
-    pub const QUANTITY: Self = Self::Native(names::QUANTITY);
+    pub const QUANTITY: Self = Self::Native(type_names::QUANTITY);
 
     /// A list type.
-    pub fn list(of: Self) -> Self {
+    pub fn list_of(of: Self) -> Self {
         Self::List(Arc::new(of))
     }
 
     /// A map type.
-    pub fn map(key: Self, value: Self) -> Self {
+    pub fn map_of(key: Self, value: Self) -> Self {
         Self::Map(Arc::new((key, value)))
     }
 
     /// An optional type.
-    pub fn optional(of: Self) -> Self {
+    pub fn optional_of(of: Self) -> Self {
         Self::Optional(Arc::new(of))
     }
 
     /// An object type.
-    pub fn object(of: impl ObjectType + 'static) -> Self {
+    pub fn object_of(of: impl ObjectType + 'static) -> Self {
         Self::Object(Arc::new(of))
     }
 
@@ -115,13 +115,13 @@ impl Type {
     }
 
     /// Returns the declared name, which differs from the type checker's messages for timestamps, durations and `null`.
-    pub fn declared(&self) -> String {
+    pub fn declared_name(&self) -> String {
         match self {
-            Self::List(of) => format!("list({})", of.declared()),
-            Self::Map(of) => format!("map({}, {})", of.0.declared(), of.1.declared()),
-            Self::Optional(of) => format!("optional_type({})", of.declared()),
-            Self::Type(Some(of)) => format!("type({})", of.declared()),
-            other => other.name().to_owned(),
+            Self::List(of) => format!("list({})", of.declared_name()),
+            Self::Map(of) => format!("map({}, {})", of.0.declared_name(), of.1.declared_name()),
+            Self::Optional(of) => format!("optional_type({})", of.declared_name()),
+            Self::Type(Some(of)) => format!("type({})", of.declared_name()),
+            other => other.type_name().to_owned(),
         }
     }
 
@@ -131,11 +131,11 @@ impl Type {
 
     /// Whether the type is opaque: opaque types have no fields; other native types are objects with undeclared fields.
     pub(crate) fn is_opaque(&self) -> bool {
-        matches!(self, Self::Optional(_) | Self::Native(names::IP | names::CIDR))
+        matches!(self, Self::Optional(_) | Self::Native(type_names::IP | type_names::CIDR))
     }
 
     /// Returns the type name without type parameters.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn type_name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
             Self::Error => "!error!",
@@ -153,7 +153,7 @@ impl Type {
             Self::Optional(_) => "optional_type",
             Self::Type(_) => "type",
             Self::Native(name) => name,
-            Self::Object(object) => object.name(),
+            Self::Object(object) => object.type_name(),
             Self::Param(_) => "param",
         }
     }
@@ -167,7 +167,7 @@ impl PartialEq for Type {
             (Self::Map(a), Self::Map(b)) => a == b,
             (Self::Type(a), Self::Type(b)) => a == b,
             (Self::Native(a), Self::Native(b)) => a == b,
-            (Self::Object(a), Self::Object(b)) => a.name() == b.name(),
+            (Self::Object(a), Self::Object(b)) => a.type_name() == b.type_name(),
             (Self::Param(a), Self::Param(b)) => a == b,
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
@@ -186,7 +186,7 @@ impl fmt::Display for Type {
             Self::Optional(of) => write!(f, "optional_type({of})"),
             Self::Type(Some(of)) => write!(f, "type({of})"),
             Self::Param(number) => write!(f, "_var{number}"),
-            other => f.write_str(other.name()),
+            other => f.write_str(other.type_name()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Expressions without mercy: those with recorded verdicts, cut, joined and mutated. Nothing panics or hangs, and none takes
-//! more than 64 MiB or leaves anything behind. `FERRY_FUZZ` sets the number of executions.
+//! Robustness: mutated expressions neither panic nor hang, use at most 64 MiB and leak nothing. `FERRY_FUZZ` sets the number
+//! of executions.
 
 mod hostile {
     pub mod mutate;
@@ -17,8 +17,8 @@ use std::{
 
 use fastrand::Rng;
 use hostile::{
-    mutate::{corpus, mutated},
-    run::Ground,
+    mutate::{mutate_expression, read_corpus},
+    run::ExpressionRunner,
 };
 use peak_alloc::PeakAlloc;
 
@@ -26,29 +26,29 @@ const EXECUTIONS: usize = 2_000;
 const MAX_MEMORY: usize = 64 << 20;
 const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// Counts what is allocated, and the most that ever was since it was reset.
+/// Tracks current and peak memory usage.
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The tests count the memory of the whole process: one at a time.
-static ONE: Mutex<()> = Mutex::new(());
+/// Serializes the tests, which measure the memory of the whole process.
+static TEST_LOCK: Mutex<()> = Mutex::new(());
 
 #[test]
-fn nothing_panics_hangs_takes_too_much_or_stays() {
-    let _one = ONE.lock();
+fn mutated_expressions_stay_within_time_and_memory_limits() {
+    let _one = TEST_LOCK.lock();
     let executions = std::env::var("FERRY_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(EXECUTIONS);
-    let ground = Ground::new();
-    let corpus = corpus();
+    let ground = ExpressionRunner::new();
+    let corpus = read_corpus();
     let mut rng = Rng::with_seed(executions as u64);
-    // What is made once for all is made here.
-    corpus.iter().for_each(|source| ground.run(source));
+    // Fills lazily initialized statics.
+    corpus.iter().for_each(|source| ground.run_expressions(source));
     let mut kept = 0;
     for _ in 0..executions {
-        let source = mutated(&mut rng, &corpus);
+        let source = mutate_expression(&mut rng, &corpus);
         let before = ALLOCATOR.current_usage();
         ALLOCATOR.reset_peak_usage();
         let start = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| ground.run(&source)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| ground.run_expressions(&source)));
         let taken = ALLOCATOR.peak_usage().saturating_sub(before);
         assert!(outcome.is_ok(), "it panicked: {source:?}");
         assert!(taken < MAX_MEMORY, "it took {taken} bytes: {source:?}");
@@ -58,11 +58,10 @@ fn nothing_panics_hangs_takes_too_much_or_stays() {
     assert!(kept < 16 << 10, "{kept} bytes stayed");
 }
 
-/// What is made to be expensive is refused in time.
 #[test]
-fn bombs_do_not_go_off() {
-    let _one = ONE.lock();
-    let ground = Ground::new();
+fn expensive_expressions_are_rejected_in_time() {
+    let _one = TEST_LOCK.lock();
+    let ground = ExpressionRunner::new();
     let chain = |first: &str, part: &str, count: usize| format!("{first}{}", part.repeat(count));
     let bombs = [
         chain("optional.of('aaaaaaaaaa')", ".optMap(x, x + x)", 12),
@@ -101,7 +100,7 @@ fn bombs_do_not_go_off() {
         let before = ALLOCATOR.current_usage();
         ALLOCATOR.reset_peak_usage();
         let start = Instant::now();
-        ground.run(bomb);
+        ground.run_expressions(bomb);
         let taken = ALLOCATOR.peak_usage().saturating_sub(before);
         let shown: String = bomb.chars().take(80).collect();
         assert!(taken < MAX_MEMORY, "it took {taken} bytes: {shown}");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use api::Value as Json;
-use cel::{Bindings, Budget, Environment, Form, Schema, Type, Value};
+use cel::{Activation, CostTracker, Environment, Schema, SchemaType, Type, Value};
 use serde_json::{Number, json};
 
 use crate::{
@@ -20,8 +20,8 @@ const USER: Record = Record {
 };
 
 static CLAIMS: LazyLock<Environment> =
-    LazyLock::new(|| Environment::new().variable("claims", Type::map(Type::String, Type::Dyn)));
-static USERS: LazyLock<Environment> = LazyLock::new(|| Environment::new().variable("user", USER.ty()));
+    LazyLock::new(|| Environment::new().with_variable("claims", Type::map_of(Type::String, Type::Dyn)));
+static USERS: LazyLock<Environment> = LazyLock::new(|| Environment::new().with_variable("user", USER.ty()));
 
 /// A compiled expression over `claims` or `user`.
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl Expression {
     }
 
     fn new(environment: &Environment, source: &str) -> Result<Self, Fault> {
-        let selects = |field: &str| environment.compile(source).is_ok_and(|checked| checked.selects("claims", field));
+        let selects =
+            |field: &str| environment.compile(source).is_ok_and(|checked| checked.selects_field("claims", field));
         Ok(Self {
             compiled: compile(environment, source, &[])?,
             uses_email: selects("email"),
@@ -65,9 +66,9 @@ impl Expression {
     }
 
     fn evaluate<'a>(&'a self, input: &'a Input) -> Result<Value<'a>, String> {
-        let mut bindings = Bindings::new();
-        bindings.set(0, Value::document(&input.0, Some(&Open)).unwrap_or(Value::Null));
-        let outcome = self.compiled.program.run(&bindings, &mut Budget::new(PER_CALL));
+        let mut bindings = Activation::new();
+        bindings.bind_value(0, Value::from_json(&input.0, Some(&Open)).unwrap_or(Value::Null));
+        let outcome = self.compiled.program.run(&bindings, &mut CostTracker::new(PER_CALL));
         outcome.map_err(|error| format!("expression '{}' resulted in error: {error}", self.compiled.source))
     }
 
@@ -140,19 +141,19 @@ fn floating(json: &Json) -> Json {
 struct Open;
 
 impl Schema for Open {
-    fn form(&self) -> Form {
-        Form::Open
+    fn schema_type(&self) -> SchemaType {
+        SchemaType::Open
     }
 
-    fn nullable(&self) -> bool {
+    fn is_nullable(&self) -> bool {
         true
     }
 
-    fn property(&self, _: &str) -> Option<&dyn Schema> {
+    fn property_schema(&self, _: &str) -> Option<&dyn Schema> {
         Some(&Open)
     }
 
-    fn element(&self) -> Option<&dyn Schema> {
+    fn element_schema(&self) -> Option<&dyn Schema> {
         Some(&Open)
     }
 }

@@ -6,7 +6,7 @@ use api::{
     Value as Json,
     validate::{FieldError, FieldErrorType as FieldFault},
 };
-use cel::{Bindings, Budget, Environment, Type, Value};
+use cel::{Activation, CostTracker, Environment, Type, Value};
 
 use crate::{
     compile::{Compiled, FaultKind, PER_CALL, compile},
@@ -60,7 +60,7 @@ const REQUEST: Record = Record {
     ],
 };
 
-static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().variable("request", REQUEST.ty()));
+static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().with_variable("request", REQUEST.ty()));
 
 /// Match conditions that must all be true for the webhook to be called.
 #[derive(Debug, Default)]
@@ -114,11 +114,11 @@ impl Conditions {
     /// Evaluates the conditions on a `SubjectAccessReview`, in which absent strings are set to empty ones. A false
     /// condition takes precedence over errors.
     pub fn hold(&self, request: &Json) -> Result<bool, Vec<String>> {
-        let mut bindings = Bindings::new();
-        bindings.set(0, Value::document(request, None).unwrap_or(Value::Null));
+        let mut bindings = Activation::new();
+        bindings.bind_value(0, Value::from_json(request, None).unwrap_or(Value::Null));
         let mut errors = Vec::new();
         for condition in &self.0 {
-            match condition.program.run(&bindings, &mut Budget::new(PER_CALL)) {
+            match condition.program.run(&bindings, &mut CostTracker::new(PER_CALL)) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => return Ok(false),
                 Err(error) => errors.push(format!(

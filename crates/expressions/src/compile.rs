@@ -48,16 +48,16 @@ impl std::error::Error for Fault {}
 pub fn compile(environment: &Environment, source: &str, returns: &[Type]) -> Result<Compiled, Fault> {
     let invalid = |detail: String| Fault { kind: FaultKind::Invalid, detail };
     let checked = environment.compile(source).map_err(|issues| invalid(format!("compilation failed: {issues}")))?;
-    let output = checked.output().clone();
+    let output = checked.output_type().clone();
     if !returns.is_empty() && !returns.contains(&output) {
-        let got = output.declared();
-        let wanted: Vec<String> = returns.iter().map(Type::declared).collect();
+        let got = output.declared_name();
+        let wanted: Vec<String> = returns.iter().map(Type::declared_name).collect();
         return Err(invalid(match wanted.as_slice() {
             [one] => format!("must evaluate to {one} but got {got}"),
             many => format!("must evaluate to one of [{}] but got {got}", many.join(" ")),
         }));
     }
-    let program = checked.program().map_err(|error| Fault {
+    let program = checked.plan_program().map_err(|error| Fault {
         kind: FaultKind::Internal,
         detail: format!("program instantiation failed: {error}"),
     })?;

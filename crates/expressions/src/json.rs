@@ -1,7 +1,7 @@
 //! Converts CEL values to JSON, as protobuf's JSON mapping does.
 
 use api::Value as Json;
-use cel::{Key, Value};
+use cel::{MapKey, Value};
 use serde_json::{Map, Number};
 
 /// The largest integer that JSON numbers represent exactly; larger ones become strings.
@@ -49,7 +49,7 @@ impl Writer {
             Value::Map(map) => {
                 let mut made = Map::new();
                 for (key, value) in map.entries() {
-                    let Key::String(name) = &key else {
+                    let MapKey::String(name) = &key else {
                         return Err(format!("map key {key:?} is not a string"));
                     };
                     made.insert(self.text(name)?, self.value(&value)?);
@@ -68,7 +68,7 @@ impl Writer {
                 self.spend(json.to_string().len())?;
                 (*json).clone()
             }
-            other => match other.written() {
+            other => match other.json_string() {
                 Some(text) => Json::String(self.text(&text)?),
                 None => return Err(format!("unsupported conversion of {} to JSON", other.type_of())),
             },
@@ -78,14 +78,14 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use cel::{Bindings, Budget, Environment};
+    use cel::{Activation, CostTracker, Environment};
     use serde_json::json;
 
     use super::*;
 
     fn check(source: &str, want: Result<Json, &str>) {
-        let program = Environment::new().compile(source).unwrap().program().unwrap();
-        let value = program.run(&Bindings::new(), &mut Budget::new(1_000_000)).unwrap();
+        let program = Environment::new().compile(source).unwrap().plan_program().unwrap();
+        let value = program.run(&Activation::new(), &mut CostTracker::new(1_000_000)).unwrap();
         assert_eq!(document(&value), want.map_err(str::to_owned), "{source}");
     }
 
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn shared_parts_do_not_make_documents_without_end() {
         let text = "x".repeat(1 << 16);
-        let list = Value::list(vec![Value::text(&text); 1 << 10]);
-        let lists = Value::list(vec![list; 1 << 10]);
+        let list = Value::from_list(vec![Value::from_string(&text); 1 << 10]);
+        let lists = Value::from_list(vec![list; 1 << 10]);
         assert_eq!(document(&lists), Err("the value is larger than 8388608 bytes".to_owned()));
     }
 }

@@ -44,11 +44,11 @@ impl Kind {
             Self::Int => Type::Int,
             Self::Time => Type::Timestamp,
             Self::Any => Type::Dyn,
-            Self::Texts => Type::list(Type::String),
-            Self::TextMap => Type::map(Type::String, Type::String),
-            Self::TextLists => Type::map(Type::String, Type::list(Type::String)),
+            Self::Texts => Type::list_of(Type::String),
+            Self::TextMap => Type::map_of(Type::String, Type::String),
+            Self::TextLists => Type::map_of(Type::String, Type::list_of(Type::String)),
             Self::Record(record) => record.ty(),
-            Self::Records(record) => Type::list(record.ty()),
+            Self::Records(record) => Type::list_of(record.ty()),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Kind {
 impl Record {
     /// Returns the CEL type.
     pub fn ty(&'static self) -> Type {
-        Type::object(Of(self))
+        Type::object_of(Of(self))
     }
 }
 
@@ -64,11 +64,11 @@ impl Record {
 struct Of(&'static Record);
 
 impl ObjectType for Of {
-    fn name(&self) -> &str {
+    fn type_name(&self) -> &str {
         self.0.name
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
+    fn field_type(&self, name: &str) -> Option<Type> {
         self.0.fields.iter().find(|(known, _)| *known == name).map(|(_, kind)| kind.ty())
     }
 }

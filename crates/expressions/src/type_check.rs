@@ -59,7 +59,7 @@ fn told(policy: &Json, (group, version, kind): &Kind, source: &str) -> Option<St
     let uses = Uses { params: params.is_some(), authorizer: true, patches: false };
     let mut compiler = Compiler::typed(&subject);
     drop(compiler.variables(variables(policy), uses));
-    let environment = compiler.environment(uses).without("authorizer.requestResource");
+    let environment = compiler.environment(uses).without_variable("authorizer.requestResource");
     let issues = environment.compile(source).err()?;
     Some(format!("{group}/{version}, Kind={kind}: {issues}\n"))
 }

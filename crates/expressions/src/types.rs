@@ -4,12 +4,12 @@
 //! cannot select them; a recursive type is an object without known fields.
 
 use api::schema::{FieldType, StructField, TypeId, schema};
-use cel::{ObjectType, Type, unescape};
+use cel::{ObjectType, Type, unescape_identifier};
 
 /// Returns the CEL type of a kind's objects; `None` if the kind is unknown.
 pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Type> {
     let ty = schema().type_of_kind(group, version, kind)?;
-    Some(Type::object(Declared { name: kind.to_owned(), ty, within: Vec::new(), whole: true }))
+    Some(Type::object_of(Declared { name: kind.to_owned(), ty, within: Vec::new(), whole: true }))
 }
 
 /// An API struct at some path of an object.
@@ -29,23 +29,23 @@ struct Declared {
 struct Opaque(String);
 
 impl ObjectType for Opaque {
-    fn name(&self) -> &str {
+    fn type_name(&self) -> &str {
         &self.0
     }
 
-    fn field(&self, _: &str) -> Option<Type> {
+    fn field_type(&self, _: &str) -> Option<Type> {
         None
     }
 }
 
 impl ObjectType for Declared {
-    fn name(&self) -> &str {
+    fn type_name(&self) -> &str {
         &self.name
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
+    fn field_type(&self, name: &str) -> Option<Type> {
         let ty = schema().get(self.ty);
-        let unescaped = unescape(name)?;
+        let unescaped = unescape_identifier(name)?;
         if self.whole && matches!(&*unescaped, "apiVersion" | "kind") {
             return Some(Type::String);
         }
@@ -65,17 +65,17 @@ impl Declared {
             FieldType::Time | FieldType::MicroTime => Type::Timestamp,
             FieldType::IntOrString => Type::Dyn,
             FieldType::Quantity => return None,
-            FieldType::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => Type::object(Opaque(name.to_owned())),
+            FieldType::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => Type::object_of(Opaque(name.to_owned())),
             FieldType::Raw => return None,
-            FieldType::List(of) => Type::list(self.typed(of, field, &format!("{name}.@idx"))?),
-            FieldType::Map(of) => Type::map(Type::String, self.typed(of, field, &format!("{name}.@elem"))?),
+            FieldType::List(of) => Type::list_of(self.typed(of, field, &format!("{name}.@idx"))?),
+            FieldType::Map(of) => Type::map_of(Type::String, self.typed(of, field, &format!("{name}.@elem"))?),
             FieldType::Struct(ty) if *ty == self.ty || self.within.contains(ty) => {
-                Type::object(Opaque(name.to_owned()))
+                Type::object_of(Opaque(name.to_owned()))
             }
             FieldType::Struct(ty) => {
                 let mut within = self.within.clone();
                 within.push(self.ty);
-                Type::object(Declared { name: name.to_owned(), ty: *ty, within, whole: false })
+                Type::object_of(Declared { name: name.to_owned(), ty: *ty, within, whole: false })
             }
         })
     }

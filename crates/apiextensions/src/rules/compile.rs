@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::{Checked, Environment, Program, Type};
+use cel::{CheckedExpr, Environment, Program, Type};
 
 use super::{Rule, field_path, sizes::Reach};
 use crate::schema::Node;
@@ -38,22 +38,23 @@ impl Compiled {
         if rule.rule.trim().is_empty() {
             return compiled;
         }
-        let old = if rule.optional_old_self == Some(true) { Type::optional(ty.clone()) } else { ty.clone() };
-        let environment = Environment::new().variable("self", ty.clone()).variable("oldSelf", old);
+        let old = if rule.optional_old_self == Some(true) { Type::optional_of(ty.clone()) } else { ty.clone() };
+        let environment = Environment::new().with_variable("self", ty.clone()).with_variable("oldSelf", old);
         match expression(&environment, &rule.rule, Want::Truth) {
             Err(why) => {
                 compiled.program = Err(why);
                 return compiled;
             }
             Ok((checked, program)) => {
-                compiled.uses_old = checked.uses(OLD);
-                compiled.cost = checked.estimate(&Reach(node)).max;
+                compiled.uses_old = checked.uses_variable(OLD);
+                compiled.cost = checked.estimate_cost(&Reach(node)).max;
                 compiled.program = Ok(Some(program));
             }
         }
         if !rule.message_expression.is_empty() {
             let message = expression(&environment, &rule.message_expression, Want::Text);
-            compiled.message = Some(message.map(|(checked, program)| (program, checked.estimate(&Reach(node)).max)));
+            compiled.message =
+                Some(message.map(|(checked, program)| (program, checked.estimate_cost(&Reach(node)).max)));
         }
         compiled
     }
@@ -65,17 +66,19 @@ enum Want {
     Text,
 }
 
-fn expression(environment: &Environment, source: &str, want: Want) -> Result<(Checked, Program), String> {
+fn expression(environment: &Environment, source: &str, want: Want) -> Result<(CheckedExpr, Program), String> {
     let name = if want == Want::Text { "messageExpression " } else { "" };
     let checked = environment.compile(source).map_err(|issues| format!("{name}compilation failed: {issues}"))?;
     match want {
-        Want::Truth if !checked.output().is_bool() => return Err("cel expression must evaluate to a bool".to_owned()),
-        Want::Text if !checked.output().is_string() => {
+        Want::Truth if !checked.output_type().is_bool() => {
+            return Err("cel expression must evaluate to a bool".to_owned());
+        }
+        Want::Text if !checked.output_type().is_string() => {
             return Err("messageExpression must evaluate to a string".to_owned());
         }
         _ => {}
     }
     let what = if want == Want::Text { "messageExpression" } else { "program" };
-    let program = checked.program().map_err(|error| format!("{what} instantiation failed: {error}"))?;
+    let program = checked.plan_program().map_err(|error| format!("{what} instantiation failed: {error}"))?;
     Ok((checked, program))
 }

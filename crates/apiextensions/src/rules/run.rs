@@ -9,7 +9,7 @@ use api::{
     Value,
     validate::{BadValue, FieldError, FieldErrorType},
 };
-use cel::{Bindings, Budget, Error};
+use cel::{Activation, CostTracker, EvalError};
 
 use super::{
     PER_CALL, Rule,
@@ -135,7 +135,7 @@ impl Run {
             self.errors.push(at.failed(OUT_OF_BUDGET.to_owned()));
             return Err(Stop);
         }
-        let bound = |value| cel::Value::document(value, Some(&**spine));
+        let bound = |value| cel::Value::from_json(value, Some(&**spine));
         let (value, old) = match (bound(place.value), place.old.filter(|old| !old.is_null()).map(bound).transpose()) {
             (Ok(value), Ok(old)) => (value, old),
             (Err(error), _) | (_, Err(error)) => {
@@ -169,28 +169,28 @@ impl Run {
         if compiled.uses_old && old.is_none() && !optional {
             return Ok(());
         }
-        let mut bindings = Bindings::new();
-        bindings.set(VALUE, value.clone());
+        let mut bindings = Activation::new();
+        bindings.bind_value(VALUE, value.clone());
         match old {
-            old if optional => drop(bindings.set(OLD, cel::Value::Optional(old.cloned().map(Arc::new)))),
-            Some(old) => drop(bindings.set(OLD, old.clone())),
+            old if optional => drop(bindings.bind_value(OLD, cel::Value::Optional(old.cloned().map(Arc::new)))),
+            Some(old) => drop(bindings.bind_value(OLD, old.clone())),
             None => {}
         }
-        let mut budget = Budget::new(PER_CALL);
+        let mut budget = CostTracker::new(PER_CALL);
         let result = program.run(&bindings, &mut budget);
-        if budget.spent() > self.left {
+        if budget.actual_cost() > self.left {
             self.errors.push(at.failed(OUT_OF_BUDGET.to_owned()));
             return Err(Stop);
         }
-        self.left -= budget.spent();
+        self.left -= budget.actual_cost();
         let fault = match result {
             Ok(cel::Value::Bool(true)) => return Ok(()),
             Ok(_) => {
                 let detail = self.message(rule, compiled, at, &bindings)?;
                 at.told(&compiled.field, rule.reason.as_deref(), detail)
             }
-            Err(Error::CostLimit) => {
-                let error = Error::CostLimit;
+            Err(EvalError::CostLimit) => {
+                let error = EvalError::CostLimit;
                 let what = "no further validation rules will be run due to call cost exceeds limit for rule";
                 self.errors.push(at.failed(format!("'{error}': {what}: {}", rule.shown())));
                 return Err(Stop);
@@ -213,21 +213,21 @@ impl Run {
         rule: &Rule,
         compiled: &'a Compiled,
         at: &Told,
-        bindings: &Bindings<'a>,
+        bindings: &Activation<'a>,
     ) -> Result<String, Stop> {
         let Some(Ok((program, _))) = &compiled.message else { return Ok(rule.told()) };
-        let mut budget = Budget::new(PER_CALL);
+        let mut budget = CostTracker::new(PER_CALL);
         let result = program.run(bindings, &mut budget);
-        let why = if budget.spent() > self.left {
+        let why = if budget.actual_cost() > self.left {
             "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
                 .to_owned()
-        } else if let Err(Error::CostLimit) = result {
+        } else if let Err(EvalError::CostLimit) = result {
             format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {:?}",
                 rule.message_expression
             )
         } else {
-            self.left -= budget.spent();
+            self.left -= budget.actual_cost();
             return Ok(match result {
                 Ok(cel::Value::String(text)) => said(&text).unwrap_or_else(|| rule.told()),
                 _ => rule.told(),
@@ -244,7 +244,7 @@ fn said(text: &str) -> Option<String> {
     (!text.is_empty() && text.len() <= MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
-fn evaluation(error: &Error, rule: &Rule) -> String {
+fn evaluation(error: &EvalError, rule: &Rule) -> String {
     let text = error.to_string();
     if text.starts_with("no such overload") {
         let what = "call arguments did not match a supported operator, function or macro signature for rule";

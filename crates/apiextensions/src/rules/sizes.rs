@@ -1,6 +1,6 @@
 //! Maximum sizes of values, by the schema's bounds and the request size limit. Rule cost estimation is based on them.
 
-use cel::{Range, Sizes, unescape};
+use cel::{CostEstimate, SizeEstimator, unescape_identifier};
 
 use crate::schema::{Kind, Node, Others};
 
@@ -12,14 +12,14 @@ const DATE: i64 = 12;
 /// Estimates the sizes of values below a schema node.
 pub struct Reach<'a>(pub &'a Node);
 
-impl Sizes for Reach<'_> {
-    fn size(&self, path: &[&str]) -> Option<Range> {
+impl SizeEstimator for Reach<'_> {
+    fn estimate_size(&self, path: &[&str]) -> Option<CostEstimate> {
         // The first step is the variable, which is the node itself.
         let mut at = Place::Node(self.0);
         for step in path.get(1..)? {
             at = at.step(step)?;
         }
-        Some(Range { min: 0, max: u64::try_from(at.most()).unwrap_or(0) })
+        Some(CostEstimate { min: 0, max: u64::try_from(at.most()).unwrap_or(0) })
     }
 }
 
@@ -40,7 +40,7 @@ impl<'a> Place<'a> {
             },
             "@keys" => return matches!(node.others, Others::Node(_)).then_some(Place::Keys),
             name if node.kind == Kind::Object && !matches!(node.others, Others::Node(_)) => {
-                node.property(&unescape(name)?)?
+                node.property(&unescape_identifier(name)?)?
             }
             _ => return None,
         };

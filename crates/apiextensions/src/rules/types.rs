@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::{Form, ObjectType, Schema, Type, unescape};
+use cel::{ObjectType, Schema, SchemaType, Type, unescape_identifier};
 
 use crate::schema::{Kind, ListKind, Node, Others};
 
@@ -12,9 +12,9 @@ pub fn of(node: &Arc<Node>, name: &str) -> Option<Type> {
         return Some(Type::Dyn);
     }
     Some(match (node.kind, &node.others) {
-        (Kind::Array, _) => Type::list(of(node.items.as_ref()?, &format!("{name}.@idx"))?),
-        (Kind::Object, Others::Node(inner)) => Type::map(Type::String, of(inner, &format!("{name}.@elem"))?),
-        (Kind::Object, _) => Type::object(Fields { node: node.clone(), name: name.to_owned() }),
+        (Kind::Array, _) => Type::list_of(of(node.items.as_ref()?, &format!("{name}.@idx"))?),
+        (Kind::Object, Others::Node(inner)) => Type::map_of(Type::String, of(inner, &format!("{name}.@elem"))?),
+        (Kind::Object, _) => Type::object_of(Fields { node: node.clone(), name: name.to_owned() }),
         (Kind::String, _) => match &*node.bounds().format {
             "byte" => Type::Bytes,
             "duration" => Type::Duration,
@@ -47,60 +47,60 @@ struct Fields {
 }
 
 impl ObjectType for Fields {
-    fn name(&self) -> &str {
+    fn type_name(&self) -> &str {
         &self.name
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
-        let plain = unescape(name)?;
+    fn field_type(&self, name: &str) -> Option<Type> {
+        let plain = unescape_identifier(name)?;
         of(self.node.property(&plain)?, &format!("{}.{name}", self.name))
     }
 }
 
 impl Schema for Node {
-    fn form(&self) -> Form {
+    fn schema_type(&self) -> SchemaType {
         if self.int_or_string {
-            return Form::IntOrString;
+            return SchemaType::IntOrString;
         }
         match (self.kind, &self.others) {
-            (Kind::Object, Others::Node(_)) => Form::Map,
-            (Kind::Object, _) if self.properties.is_empty() => Form::Opaque,
-            (Kind::Object, _) => Form::Object,
+            (Kind::Object, Others::Node(_)) => SchemaType::Map,
+            (Kind::Object, _) if self.properties.is_empty() => SchemaType::Opaque,
+            (Kind::Object, _) => SchemaType::Object,
             (Kind::Array, _) => match self.list {
-                ListKind::Atomic => Form::List,
-                ListKind::Set => Form::SetList,
-                ListKind::Map(..) => Form::MapList,
+                ListKind::Atomic => SchemaType::List,
+                ListKind::Set => SchemaType::SetList,
+                ListKind::Map(..) => SchemaType::MapList,
             },
             (Kind::String, _) => match &*self.bounds().format {
-                "byte" => Form::Bytes,
-                "duration" => Form::Duration,
-                "date" => Form::Date,
-                "date-time" => Form::DateTime,
-                _ => Form::String,
+                "byte" => SchemaType::Bytes,
+                "duration" => SchemaType::Duration,
+                "date" => SchemaType::Date,
+                "date-time" => SchemaType::DateTime,
+                _ => SchemaType::String,
             },
-            (Kind::Boolean, _) => Form::Boolean,
-            (Kind::Number, _) => Form::Number,
-            (Kind::Integer, _) => Form::Integer,
-            (Kind::Any, _) => Form::Unknown,
+            (Kind::Boolean, _) => SchemaType::Boolean,
+            (Kind::Number, _) => SchemaType::Number,
+            (Kind::Integer, _) => SchemaType::Integer,
+            (Kind::Any, _) => SchemaType::Unknown,
         }
     }
 
-    fn nullable(&self) -> bool {
+    fn is_nullable(&self) -> bool {
         self.nullable
     }
 
-    fn property(&self, name: &str) -> Option<&dyn Schema> {
+    fn property_schema(&self, name: &str) -> Option<&dyn Schema> {
         Node::property(self, name).map(|node| &**node as &dyn Schema)
     }
 
-    fn element(&self) -> Option<&dyn Schema> {
+    fn element_schema(&self) -> Option<&dyn Schema> {
         match &self.others {
             Others::Node(node) => Some(&**node),
             _ => self.items.as_deref().map(|node| node as &dyn Schema),
         }
     }
 
-    fn keys(&self) -> &[String] {
+    fn list_map_keys(&self) -> &[String] {
         match &self.list {
             ListKind::Map(keys) => keys,
             ListKind::Set | ListKind::Atomic => &[],

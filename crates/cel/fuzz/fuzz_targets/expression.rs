@@ -1,10 +1,10 @@
-//! An expression is compiled, estimated, planned and run, as the tests of this crate do without coverage.
+//! Compiles, estimates, plans and evaluates an expression, as `tests/hostile.rs` does.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use run::Ground;
+use run::ExpressionRunner;
 
 #[path = "../../tests/open/mod.rs"]
 mod open;
@@ -15,10 +15,10 @@ mod run;
 #[path = "../../tests/shared/mod.rs"]
 mod shared;
 
-static GROUND: LazyLock<Ground> = LazyLock::new(Ground::new);
+static RUNNER: LazyLock<ExpressionRunner> = LazyLock::new(ExpressionRunner::new);
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data) {
-        GROUND.run(text);
+        RUNNER.run_expressions(text);
     }
 });

@@ -1,15 +1,14 @@
 //! The cost of evaluation in the units of `cel-go` and Kubernetes' libraries: the static worst-case estimate from the
-//! sizes that a schema allows ([`estimate`]), and the actual runtime cost ([`price`]).
+//! sizes that a schema allows ([`estimator`]), and the actual runtime cost ([`runtime_cost`]).
 
-mod calls;
-mod estimate;
-pub(crate) mod price;
+mod estimator;
+pub(crate) mod runtime_cost;
 
-pub use self::estimate::{Sizes, Unlimited};
+pub use self::estimator::{SizeEstimator, UnboundedSizes};
 
 /// An inclusive range of costs or sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct CostEstimate {
     /// The minimum.
     pub min: u64,
     /// The maximum.
@@ -17,63 +16,64 @@ pub struct Range {
 }
 
 /// Cost of traversing one character of a string.
-pub(crate) const PER_CHARACTER: f64 = 0.1;
+pub(crate) const STRING_TRAVERSAL_FACTOR: f64 = 0.1;
 /// Cost of one character of a regular expression.
-pub(crate) const PER_PATTERN_CHARACTER: f64 = 0.25;
-pub(crate) const LIST: u64 = 10;
-pub(crate) const MAP: u64 = 30;
-pub(crate) const STRUCT: u64 = 40;
+pub(crate) const REGEX_LENGTH_FACTOR: f64 = 0.25;
+pub(crate) const LIST_CREATION_COST: u64 = 10;
+pub(crate) const MAP_CREATION_COST: u64 = 30;
+pub(crate) const STRUCT_CREATION_COST: u64 = 40;
 /// Cost of an authorization check: the per-expression limit allows two.
-pub(crate) const CHECK: u64 = 350_000;
+pub(crate) const AUTHORIZATION_CHECK_COST: u64 = 350_000;
 
 /// Whether an overload compares its arguments element by element, until they differ or one of them ends.
-fn compares(overload: &str) -> bool {
+fn compares_elements(overload: &str) -> bool {
     let of_texts = || overload.strip_suffix("_string").or_else(|| overload.strip_suffix("_bytes"));
     let ordered = || of_texts().is_some_and(|it| matches!(it, "less" | "greater" | "less_equals" | "greater_equals"));
     matches!(overload, "equals" | "not_equals") || ordered()
 }
 
-impl Range {
+impl CostEstimate {
     pub(crate) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
-    pub(crate) const ZERO: Self = Self::exactly(0);
-    pub(crate) const ONE: Self = Self::exactly(1);
+    pub(crate) const ZERO: Self = Self::fixed(0);
+    pub(crate) const ONE: Self = Self::fixed(1);
 
     /// A range whose minimum and maximum are equal.
-    pub const fn exactly(amount: u64) -> Self {
+    pub const fn fixed(amount: u64) -> Self {
         Self { min: amount, max: amount }
     }
 
-    pub(crate) fn plus(self, other: Self) -> Self {
+    pub(crate) fn add(self, other: Self) -> Self {
         Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
-    pub(crate) fn times(self, other: Self) -> Self {
+    pub(crate) fn multiply(self, other: Self) -> Self {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    pub(crate) fn scaled(self, factor: f64) -> Self {
-        Self { min: scale(self.min, factor), max: scale(self.max, factor) }
+    pub(crate) fn multiply_by_factor(self, factor: f64) -> Self {
+        Self { min: scale_cost(self.min, factor), max: scale_cost(self.max, factor) }
     }
 
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
 /// Multiplies and rounds up, saturating at the maximum.
-pub(crate) fn scale(amount: u64, factor: f64) -> u64 {
+pub(crate) fn scale_cost(amount: u64, factor: f64) -> u64 {
     let product = (amount as f64 * factor).ceil();
     if product >= u64::MAX as f64 { u64::MAX } else { product as u64 }
 }
 
 /// Cost of parsing a field or label selector of a length: its traversal, and one requirement per two characters.
-pub(crate) fn selector(length: Range) -> Range {
-    let requirements = length.scaled(0.5).scaled((LIST + STRUCT) as f64);
-    Range::exactly(LIST).plus(length.scaled(PER_CHARACTER)).plus(requirements)
+pub(crate) fn selector_parse_cost(length: CostEstimate) -> CostEstimate {
+    let requirements =
+        length.multiply_by_factor(0.5).multiply_by_factor((LIST_CREATION_COST + STRUCT_CREATION_COST) as f64);
+    CostEstimate::fixed(LIST_CREATION_COST).add(length.multiply_by_factor(STRING_TRAVERSAL_FACTOR)).add(requirements)
 }
 
 /// Accessors and predicates of Kubernetes' libraries with a fixed cost of one.
-const PLAIN: &[&str] = &[
+const UNIT_COST_FUNCTIONS: &[&str] = &[
     "serviceAccount",
     "path",
     "group",
@@ -114,6 +114,6 @@ const PLAIN: &[&str] = &[
     "getQuery",
 ];
 
-fn is_plain(function: &str) -> bool {
-    PLAIN.contains(&function)
+fn has_unit_cost(function: &str) -> bool {
+    UNIT_COST_FUNCTIONS.contains(&function)
 }

@@ -1,17 +1,17 @@
 //! `'%s is %d'.format([…])`. Numbers use the `en-US` locale, which is `cel-go`'s default.
 
-use super::{Bodies, MOST_BYTES, convert};
+use super::{FunctionBodies, MAX_STRING_BYTES, conversions};
 use crate::{
-    error::Error,
+    error::EvalError,
     types::Type,
-    value::{Value, double_text},
+    value::{Value, format_double},
 };
 
-pub(super) const BODIES: Bodies = &[("format", format)];
+pub(super) const BODIES: FunctionBodies = &[("format", format_string)];
 
 /// A format clause: how an argument is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clause {
+pub(crate) enum FormatClause {
     String,
     Decimal,
     Fixed(usize),
@@ -21,15 +21,20 @@ pub(crate) enum Clause {
     Octal,
 }
 
-/// A format error; `Inner` errors occur within a clause.
+/// An error of a format string or of one of its arguments.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum FormatError {
-    Outer(String),
-    Inner(String),
+    #[error("{0}")]
+    String(String),
+    #[error("could not parse formatting clause: {0}")]
+    Clause(String),
+    #[error("error during formatting: {0}")]
+    Argument(String),
 }
 
-impl Clause {
+impl FormatClause {
     /// Whether the clause accepts values of a type.
-    pub(crate) fn accepts(self, ty: &Type) -> bool {
+    pub(crate) fn accepts_type(self, ty: &Type) -> bool {
         match self {
             Self::String => {
                 !matches!(ty, Type::Optional(_) | Type::Native(_) | Type::Object(_) | Type::Error | Type::Param(_))
@@ -42,7 +47,7 @@ impl Clause {
     }
 
     /// Returns the error message for an argument of an unsupported type.
-    pub(crate) fn refusal(self, ty: &str) -> String {
+    pub(crate) fn unsupported_type_message(self, ty: &str) -> String {
         let only = match self {
             Self::String => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
@@ -57,48 +62,50 @@ impl Clause {
         format!("{only}, was given {ty}")
     }
 
-    fn write(self, value: &Value<'_>) -> Result<String, String> {
-        let refused = || self.refusal(value.type_of().name());
+    fn format_argument(self, value: &Value<'_>) -> Result<String, FormatError> {
+        let unsupported = || FormatError::Argument(self.unsupported_type_message(value.type_of().type_name()));
         match (self, value) {
-            (Self::String, _) => string(value).ok_or_else(refused),
+            (Self::String, _) => format_string_value(value).ok_or_else(unsupported),
             (Self::Decimal, Value::Int(number)) => Ok(number.to_string()),
             (Self::Decimal, Value::Uint(number)) => Ok(number.to_string()),
-            (Self::Fixed(digits), _) => Ok(fixed(special(value).ok_or_else(refused)?, digits)),
-            (Self::Scientific(digits), _) => Ok(scientific(special(value).ok_or_else(refused)?, digits)),
-            (Self::Binary, Value::Int(number)) => Ok(radix(*number, |size| format!("{size:b}"))),
+            (Self::Fixed(digits), _) => Ok(format_fixed(special_double(value).ok_or_else(unsupported)?, digits)),
+            (Self::Scientific(digits), _) => {
+                Ok(format_scientific(special_double(value).ok_or_else(unsupported)?, digits))
+            }
+            (Self::Binary, Value::Int(number)) => Ok(format_radix(*number, |size| format!("{size:b}"))),
             (Self::Binary, Value::Uint(number)) => Ok(format!("{number:b}")),
             (Self::Binary, Value::Bool(value)) => Ok(u8::from(*value).to_string()),
-            (Self::Octal, Value::Int(number)) => Ok(radix(*number, |size| format!("{size:o}"))),
+            (Self::Octal, Value::Int(number)) => Ok(format_radix(*number, |size| format!("{size:o}"))),
             (Self::Octal, Value::Uint(number)) => Ok(format!("{number:o}")),
             (Self::Hex { upper }, _) => {
                 let text = match value {
-                    Value::Int(number) => radix(*number, |size| format!("{size:x}")),
+                    Value::Int(number) => format_radix(*number, |size| format!("{size:x}")),
                     Value::Uint(number) => format!("{number:x}"),
                     Value::String(text) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
                     Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-                    _ => return Err(refused()),
+                    _ => return Err(unsupported()),
                 };
                 Ok(if upper { text.to_uppercase() } else { text })
             }
-            _ => Err(refused()),
+            _ => Err(unsupported()),
         }
     }
 }
 
-fn radix(number: i64, write: impl Fn(u64) -> String) -> String {
+fn format_radix(number: i64, write: impl Fn(u64) -> String) -> String {
     format!("{}{}", if number < 0 { "-" } else { "" }, write(number.unsigned_abs()))
 }
 
 /// Returns a double, or the double that a string such as `NaN` or `Infinity` represents.
-fn special(value: &Value<'_>) -> Option<f64> {
+fn special_double(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
-        Value::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => convert::read_double(text),
+        Value::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => conversions::parse_double(text),
         _ => None,
     }
 }
 
-fn not_finite(number: f64) -> Option<String> {
+fn format_non_finite(number: f64) -> Option<String> {
     match number {
         number if number.is_nan() => Some("NaN".into()),
         f64::INFINITY => Some("∞".into()),
@@ -108,8 +115,8 @@ fn not_finite(number: f64) -> Option<String> {
 }
 
 /// Formats in fixed-point notation, with commas between thousands.
-fn fixed(number: f64, digits: usize) -> String {
-    if let Some(text) = not_finite(number) {
+fn format_fixed(number: f64, digits: usize) -> String {
+    if let Some(text) = format_non_finite(number) {
         return text;
     }
     let text = format!("{:.digits$}", number.abs());
@@ -126,8 +133,8 @@ fn fixed(number: f64, digits: usize) -> String {
 }
 
 /// Formats in scientific notation, such as `1.052033 × 10⁰³`.
-fn scientific(number: f64, digits: usize) -> String {
-    if let Some(text) = not_finite(number) {
+fn format_scientific(number: f64, digits: usize) -> String {
+    if let Some(text) = format_non_finite(number) {
         return text;
     }
     let text = format!("{number:.6e}");
@@ -142,26 +149,26 @@ fn scientific(number: f64, digits: usize) -> String {
     format!("{:>digits$}", format!("{mantissa}×10{sign}{raised}"))
 }
 
-fn string(value: &Value<'_>) -> Option<String> {
+fn format_string_value(value: &Value<'_>) -> Option<String> {
     Some(match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),
         Value::Int(number) => number.to_string(),
         Value::Uint(number) => number.to_string(),
-        Value::Double(number) => double_text(*number),
+        Value::Double(number) => format_double(*number),
         Value::String(text) => text.to_string(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::Timestamp(timestamp) => timestamp.to_string(),
         Value::Duration(duration) => duration.to_string(),
-        Value::Type(ty) => ty.name().into(),
+        Value::Type(ty) => ty.type_name().into(),
         Value::List(list) => {
-            let items: Option<Vec<_>> = list.iter().map(|item| member(&item)).collect();
+            let items: Option<Vec<_>> = list.iter().map(|item| format_nested_value(&item)).collect();
             format!("[{}]", items?.join(", "))
         }
         Value::Map(map) => {
             let mut entries = Vec::new();
             for (key, value) in map.entries() {
-                entries.push((member(&key.into())?, member(&value)?));
+                entries.push((format_nested_value(&key.into())?, format_nested_value(&value)?));
             }
             entries.sort();
             let entries: Vec<_> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
@@ -172,20 +179,20 @@ fn string(value: &Value<'_>) -> Option<String> {
 }
 
 /// Formats a list element or map entry as a literal.
-fn member(value: &Value<'_>) -> Option<String> {
+fn format_nested_value(value: &Value<'_>) -> Option<String> {
     Some(match value {
-        Value::String(text) => quoted(text),
-        Value::Bytes(bytes) => format!("b{}", quoted(&String::from_utf8_lossy(bytes))),
+        Value::String(text) => go_quote(text),
+        Value::Bytes(bytes) => format!("b{}", go_quote(&String::from_utf8_lossy(bytes))),
         Value::Double(number) if number.is_finite() => format!("{number:.6}"),
-        Value::Double(number) => quoted(&double_text(*number)),
-        Value::Timestamp(timestamp) => format!("timestamp({})", quoted(&timestamp.to_string())),
-        Value::Duration(duration) => format!("duration({})", quoted(&duration.to_string())),
-        other => string(other)?,
+        Value::Double(number) => go_quote(&format_double(*number)),
+        Value::Timestamp(timestamp) => format!("timestamp({})", go_quote(&timestamp.to_string())),
+        Value::Duration(duration) => format!("duration({})", go_quote(&duration.to_string())),
+        other => format_string_value(other)?,
     })
 }
 
 /// Quotes a string as Go's `strconv.Quote` does.
-fn quoted(text: &str) -> String {
+fn go_quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
@@ -206,10 +213,10 @@ fn quoted(text: &str) -> String {
 }
 
 /// Scans a format string and calls `write` for each clause with its argument index.
-pub(crate) fn scan(
+pub(crate) fn scan_format(
     format: &str,
-    mut write: impl FnMut(usize, Clause) -> Result<String, FormatError>,
-) -> Result<String, String> {
+    mut write: impl FnMut(usize, FormatClause) -> Result<String, FormatError>,
+) -> Result<String, FormatError> {
     let mut out = String::new();
     let mut rest = format;
     let mut argument = 0;
@@ -222,17 +229,12 @@ pub(crate) fn scan(
             continue;
         }
         if rest.is_empty() {
-            return Err("unexpected end of string".into());
+            return Err(FormatError::String("unexpected end of string".into()));
         }
-        let parsed = clause(rest).map_err(|message| format!("could not parse formatting clause: {message}"));
-        let (clause, len) = parsed?;
-        match write(argument, clause) {
-            Ok(text) => out.push_str(&text),
-            Err(FormatError::Outer(message)) => return Err(message),
-            Err(FormatError::Inner(message)) => return Err(format!("error during formatting: {message}")),
-        }
-        if out.len() > MOST_BYTES {
-            return Err("result is too long".into());
+        let (clause, len) = parse_clause(rest)?;
+        out.push_str(&write(argument, clause)?);
+        if out.len() > MAX_STRING_BYTES {
+            return Err(FormatError::String("result is too long".into()));
         }
         argument += 1;
         rest = &rest[len..];
@@ -242,41 +244,45 @@ pub(crate) fn scan(
 }
 
 /// Parses the clause after a percent sign and returns it with its length.
-fn clause(text: &str) -> Result<(Clause, usize), String> {
+fn parse_clause(text: &str) -> Result<(FormatClause, usize), FormatError> {
     let mut at = 0;
     let mut precision = 6;
     if let Some(digits) = text.strip_prefix('.') {
         let len = digits.bytes().take_while(u8::is_ascii_digit).count();
         at = 1 + len;
         if at >= text.len() {
-            return Err("error while parsing precision: could not find end of precision specifier".into());
+            return Err(FormatError::Clause(
+                "error while parsing precision: could not find end of precision specifier".into(),
+            ));
         }
         precision = digits[..len].parse().map_err(|_| {
             let number = &digits[..len];
-            format!("error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing \"{number}\": invalid syntax")
+            FormatError::Clause(format!("error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing \"{number}\": invalid syntax"))
         })?;
     }
     let clause = match text.as_bytes()[at] {
-        b's' => Clause::String,
-        b'd' => Clause::Decimal,
+        b's' => FormatClause::String,
+        b'd' => FormatClause::Decimal,
         // No double has more digits than this.
-        b'f' => Clause::Fixed(precision.min(1_100)),
-        b'e' => Clause::Scientific(precision.min(1_100)),
-        b'b' => Clause::Binary,
-        b'x' => Clause::Hex { upper: false },
-        b'X' => Clause::Hex { upper: true },
-        b'o' => Clause::Octal,
-        other => return Err(format!("unrecognized formatting clause \"{}\"", other as char)),
+        b'f' => FormatClause::Fixed(precision.min(1_100)),
+        b'e' => FormatClause::Scientific(precision.min(1_100)),
+        b'b' => FormatClause::Binary,
+        b'x' => FormatClause::Hex { upper: false },
+        b'X' => FormatClause::Hex { upper: true },
+        b'o' => FormatClause::Octal,
+        other => return Err(FormatError::Clause(format!("unrecognized formatting clause \"{}\"", other as char))),
     };
     Ok((clause, at + 1))
 }
 
-fn format<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let (Value::String(text), Value::List(list)) = (&args[0], &args[1]) else { return Err(Error::no_such_overload()) };
-    let formatted = scan(text, |at, clause| {
-        let missing = || FormatError::Outer(format!("index {at} out of range"));
+fn format_string<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (Value::String(text), Value::List(list)) = (&args[0], &args[1]) else {
+        return Err(EvalError::no_such_overload());
+    };
+    let formatted = scan_format(text, |at, clause| {
+        let missing = || FormatError::String(format!("index {at} out of range"));
         let value = list.get(at).map_err(|_| missing())?;
-        clause.write(&value).map_err(FormatError::Inner)
+        clause.format_argument(&value)
     });
-    formatted.map_err(Error::failed).and_then(super::made)
+    formatted.map_err(|error| EvalError::new(error.to_string())).and_then(super::checked_string)
 }

@@ -2,51 +2,49 @@
 //! dispatch on their arguments' runtime types, because arguments may be `dyn`.
 
 mod authorizer;
-mod convert;
+mod conversions;
 mod format;
-mod ip;
 mod lists;
 mod named_format;
-pub(crate) mod native;
+mod net;
 mod operators;
 mod optional;
 mod quantity;
 mod regex;
 mod semver;
 mod strings;
-mod times;
+mod timestamps;
 mod url;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use self::authorizer::{Authorizer, Check, Decision, Resource, Target};
 pub(crate) use self::{
-    format::{Clause, FormatError, scan as scan_format},
-    regex::{compile as compile_regex, find, find_all},
+    format::{FormatClause, FormatError, scan_format},
+    regex::{compile as compile_regex, find_all_matches, find_match},
 };
 use crate::{
-    error::Error,
-    types::{Type, names},
+    error::EvalError,
+    types::{Type, type_names},
     value::Value,
 };
 
 /// Maximum size of a string, or of a list that is not read from a document; larger ones exceed the cost limit.
-pub(crate) const MOST_BYTES: usize = 16 << 20;
-pub(crate) const MOST_ITEMS: usize = 1 << 19;
+pub(crate) const MAX_STRING_BYTES: usize = 16 << 20;
+pub(crate) const MAX_LIST_ITEMS: usize = 1 << 19;
 
 /// The implementation of a function. It may take its arguments out of the slice.
-pub(crate) type Body = for<'a> fn(&mut [Value<'a>]) -> Result<Value<'a>, Error>;
+pub(crate) type FunctionBody = for<'a> fn(&mut [Value<'a>]) -> Result<Value<'a>, EvalError>;
 
-type Bodies = &'static [(&'static str, Body)];
+type FunctionBodies = &'static [(&'static str, FunctionBody)];
 
-pub(crate) struct Function {
+pub(crate) struct FunctionDecl {
     pub(crate) name: &'static str,
-    pub(crate) overloads: Vec<Overload>,
+    pub(crate) overloads: Vec<OverloadDecl>,
     /// `None` for functions that are not evaluated as calls, such as `&&`.
-    pub(crate) body: Option<Body>,
+    pub(crate) body: Option<FunctionBody>,
 }
 
-pub(crate) struct Overload {
+pub(crate) struct OverloadDecl {
     pub(crate) id: &'static str,
     /// Whether it is called as `receiver.name(…)`; the receiver is the first argument.
     pub(crate) member: bool,
@@ -56,48 +54,48 @@ pub(crate) struct Overload {
     pub(crate) params: u32,
 }
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(build);
+static FUNCTIONS: LazyLock<HashMap<&'static str, FunctionDecl>> = LazyLock::new(build_functions);
 
 /// Returns the function with a name.
-pub(crate) fn function(name: &str) -> Option<&'static Function> {
+pub(crate) fn find_function(name: &str) -> Option<&'static FunctionDecl> {
     FUNCTIONS.get(name)
 }
 
-const BODIES: [Bodies; 14] = [
+const BODIES: [FunctionBodies; 14] = [
     operators::BODIES,
-    convert::BODIES,
-    times::BODIES,
+    conversions::BODIES,
+    timestamps::BODIES,
     strings::BODIES,
     format::BODIES,
     lists::BODIES,
     regex::BODIES,
     url::BODIES,
     quantity::BODIES,
-    ip::BODIES,
+    net::BODIES,
     semver::BODIES,
     named_format::BODIES,
     authorizer::BODIES,
     optional::BODIES,
 ];
 
-fn build() -> HashMap<&'static str, Function> {
+fn build_functions() -> HashMap<&'static str, FunctionDecl> {
     let bodies: HashMap<_, _> = BODIES.iter().flat_map(|bodies| bodies.iter().copied()).collect();
-    let mut functions: HashMap<&'static str, Function> = HashMap::new();
+    let mut functions: HashMap<&'static str, FunctionDecl> = HashMap::new();
     for line in include_str!("functions.txt").lines().filter(|line| !line.starts_with('#')) {
         let (name, rest) = line.split_once(' ').expect("a line names a function");
         let (id, signature) = rest.split_once(' ').expect("a line names an overload");
-        let function = functions.entry(name).or_insert_with(|| Function {
+        let function = functions.entry(name).or_insert_with(|| FunctionDecl {
             name,
             overloads: Vec::new(),
             body: bodies.get(name).copied(),
         });
-        function.overloads.push(overload(id, signature));
+        function.overloads.push(parse_overload(id, signature));
     }
     functions
 }
 
 /// Parses a signature of the form `receiver.(argument, …) -> result`.
-fn overload(id: &'static str, signature: &'static str) -> Overload {
+fn parse_overload(id: &'static str, signature: &'static str) -> OverloadDecl {
     let (arguments, result) = signature.rsplit_once(" -> ").expect("a signature has a result");
     let mut params = Vec::new();
     let open = arguments.rfind(".(").filter(|_| !arguments.starts_with('('));
@@ -106,14 +104,14 @@ fn overload(id: &'static str, signature: &'static str) -> Overload {
         None => (None, &arguments[1..]),
     };
     let list = list.strip_suffix(')').expect("arguments end");
-    let mut args: Vec<_> = receiver.map(|receiver| read(receiver, &mut params)).into_iter().collect();
-    args.extend(split(list).into_iter().map(|part| read(part, &mut params)));
-    let result = read(result, &mut params);
-    Overload { id, member: receiver.is_some(), args, result, params: params.len() as u32 }
+    let mut args: Vec<_> = receiver.map(|receiver| parse_type(receiver, &mut params)).into_iter().collect();
+    args.extend(split_parameters(list).into_iter().map(|part| parse_type(part, &mut params)));
+    let result = parse_type(result, &mut params);
+    OverloadDecl { id, member: receiver.is_some(), args, result, params: params.len() as u32 }
 }
 
 /// Splits at the commas outside parentheses.
-fn split(list: &str) -> Vec<&str> {
+fn split_parameters(list: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0, 0);
     for (at, c) in list.char_indices() {
@@ -133,14 +131,14 @@ fn split(list: &str) -> Vec<&str> {
     parts
 }
 
-fn read(text: &'static str, params: &mut Vec<&'static str>) -> Type {
+fn parse_type(text: &'static str, params: &mut Vec<&'static str>) -> Type {
     if let Some((name, inner)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
-        let parts = split(inner);
-        let first = read(parts[0], params);
+        let parts = split_parameters(inner);
+        let first = parse_type(parts[0], params);
         return match name {
-            "list" => Type::list(first),
-            "map" => Type::map(first, read(parts[1], params)),
-            "optional_type" => Type::optional(first),
+            "list" => Type::list_of(first),
+            "map" => Type::map_of(first, parse_type(parts[1], params)),
+            "optional_type" => Type::optional_of(first),
             _ => Type::Type(Some(first.into())),
         };
     }
@@ -151,11 +149,11 @@ fn read(text: &'static str, params: &mut Vec<&'static str>) -> Type {
         });
         return Type::Param(number as u32);
     }
-    simple(text).unwrap_or_else(|| panic!("no type {text}"))
+    find_simple_type(text).unwrap_or_else(|| panic!("no type {text}"))
 }
 
 /// Returns the type with a name that takes no type parameters, as expressions may also write it.
-pub(crate) fn simple(name: &str) -> Option<Type> {
+pub(crate) fn find_simple_type(name: &str) -> Option<Type> {
     Some(match name {
         "dyn" => Type::Dyn,
         "bool" => Type::Bool,
@@ -168,47 +166,51 @@ pub(crate) fn simple(name: &str) -> Option<Type> {
         "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
         "duration" | "google.protobuf.Duration" => Type::Duration,
         "type" => Type::Type(None),
-        _ => Type::Native(names::ALL.into_iter().find(|known| *known == name)?),
+        _ => Type::Native(type_names::ALL.into_iter().find(|known| *known == name)?),
     })
 }
 
 /// Returns the type that an identifier denotes: `int`, `list`, `net.IP`, …
-pub(crate) fn type_named(name: &str) -> Option<Type> {
+pub(crate) fn find_type_identifier(name: &str) -> Option<Type> {
     match name {
         "dyn" | "timestamp" | "duration" => None,
-        "list" => Some(Type::list(Type::Dyn)),
-        "map" => Some(Type::map(Type::Dyn, Type::Dyn)),
-        "optional_type" => Some(Type::optional(Type::Dyn)),
-        _ => simple(name),
+        "list" => Some(Type::list_of(Type::Dyn)),
+        "map" => Some(Type::map_of(Type::Dyn, Type::Dyn)),
+        "optional_type" => Some(Type::optional_of(Type::Dyn)),
+        _ => find_simple_type(name),
     }
 }
 
 /// Calls a function. If no overload matches the arguments, the error is `cel-go`'s for that kind of function: most name
 /// the argument types, operators name only themselves, and some name neither.
-pub(crate) fn call<'a>(name: &str, body: Body, args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
+pub(crate) fn call_function<'a>(
+    name: &str,
+    body: FunctionBody,
+    args: &mut [Value<'a>],
+) -> Result<Value<'a>, EvalError> {
     match body(args) {
-        Err(error) if error == Error::no_such_overload() => Err(unfit(name, args, error)),
+        Err(error) if error == EvalError::no_such_overload() => Err(no_matching_overload_error(name, args, error)),
         outcome => outcome,
     }
 }
 
-fn unfit(name: &str, args: &[Value<'_>], plain: Error) -> Error {
-    let kinds: Vec<_> = args.iter().map(kind).collect();
+fn no_matching_overload_error(name: &str, args: &[Value<'_>], plain: EvalError) -> EvalError {
+    let kinds: Vec<_> = args.iter().map(runtime_type_name).collect();
     match (name, &kinds[..]) {
-        ("size" | "sort" | "@sortByAssociatedKeys", _) => Error::failed(format!("no such overload: {name}")),
-        ("flatten", [first, ..]) => Error::failed(format!("no such overload: {first}.flatten()")),
+        ("size" | "sort" | "@sortByAssociatedKeys", _) => EvalError::new(format!("no such overload: {name}")),
+        ("flatten", [first, ..]) => EvalError::new(format!("no such overload: {first}.flatten()")),
         ("!_" | "@in" | "contains" | "startsWith" | "endsWith" | "matches", _) => plain,
         ("containsIP", [_, "string"]) => plain,
-        (name, [first, ..]) if name.starts_with(['_', '-']) => match can(first, name) {
+        (name, [first, ..]) if name.starts_with(['_', '-']) => match implements_operator(first, name) {
             true => plain,
-            false => Error::failed(format!("no such overload: {name}")),
+            false => EvalError::new(format!("no such overload: {name}")),
         },
-        _ => Error::failed(format!("no such overload: {name}({})", kinds.join(", "))),
+        _ => EvalError::new(format!("no such overload: {name}({})", kinds.join(", "))),
     }
 }
 
 /// Returns the runtime type name of an argument.
-fn kind(value: &Value<'_>) -> &'static str {
+fn runtime_type_name(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "null_type",
         Value::Bool(_) => "bool",
@@ -229,7 +231,7 @@ fn kind(value: &Value<'_>) -> &'static str {
 }
 
 /// Whether a type implements an operator, so that `cel-go` reports a mismatch of the right operand only.
-fn can(kind: &str, operator: &str) -> bool {
+fn implements_operator(kind: &str, operator: &str) -> bool {
     // These types implement `traits.Receiver`, which accepts any function.
     if ["string", "google.protobuf.Timestamp", "google.protobuf.Duration"].contains(&kind) {
         return true;
@@ -244,24 +246,24 @@ fn can(kind: &str, operator: &str) -> bool {
 }
 
 /// Returns the string value of an argument.
-pub(crate) fn text<'v>(value: &'v Value<'_>) -> Result<&'v str, Error> {
+pub(crate) fn string_argument<'v>(value: &'v Value<'_>) -> Result<&'v str, EvalError> {
     match value {
         Value::String(text) => Ok(text),
-        _ => Err(Error::no_such_overload()),
+        _ => Err(EvalError::no_such_overload()),
     }
 }
 
 /// Returns the integer value of an argument.
-pub(crate) fn int(value: &Value<'_>) -> Result<i64, Error> {
+pub(crate) fn int_argument(value: &Value<'_>) -> Result<i64, EvalError> {
     match value {
         Value::Int(number) => Ok(*number),
-        _ => Err(Error::no_such_overload()),
+        _ => Err(EvalError::no_such_overload()),
     }
 }
 
 /// Returns a computed string as a value; fails if it exceeds the size limit.
-pub(crate) fn made<'a>(text: String) -> Result<Value<'a>, Error> {
-    if text.len() > MOST_BYTES { Err(Error::CostLimit) } else { Ok(Value::owned_text(text)) }
+pub(crate) fn checked_string<'a>(text: String) -> Result<Value<'a>, EvalError> {
+    if text.len() > MAX_STRING_BYTES { Err(EvalError::CostLimit) } else { Ok(Value::from_owned_string(text)) }
 }
 
 #[cfg(test)]
@@ -285,12 +287,12 @@ mod tests {
     ];
 
     #[test]
-    fn every_function_has_a_body_and_every_body_a_function() {
+    fn function_declarations_and_bodies_match() {
         for (name, function) in FUNCTIONS.iter() {
             assert_ne!(function.body.is_none(), !PLANNED.contains(name), "{name}");
         }
         for (name, _) in BODIES.iter().flat_map(|bodies| bodies.iter()) {
-            assert!(function(name).is_some(), "{name}");
+            assert!(find_function(name).is_some(), "{name}");
         }
     }
 }

@@ -5,58 +5,43 @@ use std::sync::LazyLock;
 use formats::{names, url::Url};
 use regex::Regex;
 
-use super::{Bodies, native::Native, strings::texts, text};
+use super::{FunctionBodies, string_argument, strings::string_list};
 use crate::{
-    error::Error,
-    value::{Value, time},
+    error::EvalError,
+    value::{NamedFormat, NativeValue, Value, time},
 };
 
-pub(super) const BODIES: Bodies = &[
+pub(super) const BODIES: FunctionBodies = &[
     ("format.named", |args| {
-        let name = text(&args[0])?;
+        let name = string_argument(&args[0])?;
         Ok(match FORMATS.iter().find(|format| format.name == name) {
-            Some(format) => Value::some(Native::Format(format).value()),
+            Some(format) => Value::optional_of(NativeValue::Format(format).into_value()),
             None => Value::Optional(None),
         })
     }),
     ("validate", |args| {
-        let Value::Native(native) = &args[0] else { return Err(Error::no_such_overload()) };
-        let Native::Format(format) = &**native else { return Err(Error::no_such_overload()) };
-        let problems = (format.problems)(text(&args[1])?);
-        Ok(if problems.is_empty() { Value::Optional(None) } else { Value::some(texts(problems)) })
+        let Value::Native(native) = &args[0] else { return Err(EvalError::no_such_overload()) };
+        let NativeValue::Format(format) = &**native else { return Err(EvalError::no_such_overload()) };
+        let problems = (format.problems)(string_argument(&args[1])?);
+        Ok(if problems.is_empty() { Value::Optional(None) } else { Value::optional_of(string_list(problems)) })
     }),
-    ("format.dns1123Label", |_| named(0)),
-    ("format.dns1123Subdomain", |_| named(1)),
-    ("format.dns1035Label", |_| named(2)),
-    ("format.qualifiedName", |_| named(3)),
-    ("format.dns1123LabelPrefix", |_| named(4)),
-    ("format.dns1123SubdomainPrefix", |_| named(5)),
-    ("format.dns1035LabelPrefix", |_| named(6)),
-    ("format.labelValue", |_| named(7)),
-    ("format.uri", |_| named(8)),
-    ("format.uuid", |_| named(9)),
-    ("format.byte", |_| named(10)),
-    ("format.date", |_| named(11)),
-    ("format.datetime", |_| named(12)),
+    ("format.dns1123Label", |_| format_value(0)),
+    ("format.dns1123Subdomain", |_| format_value(1)),
+    ("format.dns1035Label", |_| format_value(2)),
+    ("format.qualifiedName", |_| format_value(3)),
+    ("format.dns1123LabelPrefix", |_| format_value(4)),
+    ("format.dns1123SubdomainPrefix", |_| format_value(5)),
+    ("format.dns1035LabelPrefix", |_| format_value(6)),
+    ("format.labelValue", |_| format_value(7)),
+    ("format.uri", |_| format_value(8)),
+    ("format.uuid", |_| format_value(9)),
+    ("format.byte", |_| format_value(10)),
+    ("format.date", |_| format_value(11)),
+    ("format.datetime", |_| format_value(12)),
 ];
 
-/// A named string format.
-#[derive(Debug)]
-pub struct NamedFormat {
-    name: &'static str,
-    problems: fn(&str) -> Vec<String>,
-    /// Length of upstream's regular expression; the cost model uses it.
-    pub(crate) pattern_size: u64,
-}
-
-impl PartialEq for NamedFormat {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-fn named<'a>(at: usize) -> Result<Value<'a>, Error> {
-    Ok(Native::Format(&FORMATS[at]).value())
+fn format_value<'a>(at: usize) -> Result<Value<'a>, EvalError> {
+    Ok(NativeValue::Format(&FORMATS[at]).into_value())
 }
 
 static FORMATS: [NamedFormat; 13] = [
@@ -76,51 +61,51 @@ static FORMATS: [NamedFormat; 13] = [
         pattern_size: 30,
     },
     NamedFormat { name: "labelValue", problems: names::label_value, pattern_size: 40 },
-    NamedFormat { name: "uri", problems: uri, pattern_size: 1103 },
-    NamedFormat { name: "uuid", problems: uuid, pattern_size: 70 },
-    NamedFormat { name: "byte", problems: byte, pattern_size: 84 },
-    NamedFormat { name: "date", problems: date, pattern_size: 71 },
-    NamedFormat { name: "datetime", problems: datetime, pattern_size: 71 },
+    NamedFormat { name: "uri", problems: validate_uri, pattern_size: 1103 },
+    NamedFormat { name: "uuid", problems: validate_uuid, pattern_size: 70 },
+    NamedFormat { name: "byte", problems: validate_base64, pattern_size: 84 },
+    NamedFormat { name: "date", problems: validate_date, pattern_size: 71 },
+    NamedFormat { name: "datetime", problems: validate_datetime, pattern_size: 71 },
 ];
 
 /// Validates the namespace and name of a service account.
-pub(super) fn account_names(namespace: &str, name: &str) -> Result<(), Error> {
+pub(super) fn validate_service_account(namespace: &str, name: &str) -> Result<(), EvalError> {
     if !names::subdomain(name).is_empty() {
-        return Err(Error::failed("Invalid service account name"));
+        return Err(EvalError::new("Invalid service account name"));
     }
     if !names::label(namespace).is_empty() {
-        return Err(Error::failed("Invalid service account namespace"));
+        return Err(EvalError::new("Invalid service account namespace"));
     }
     Ok(())
 }
 
-fn one(bad: bool, message: &str) -> Vec<String> {
+fn message_if(bad: bool, message: &str) -> Vec<String> {
     if bad { vec![message.into()] } else { Vec::new() }
 }
 
-fn uri(text: &str) -> Vec<String> {
+fn validate_uri(text: &str) -> Vec<String> {
     Url::parse(text).err().into_iter().collect()
 }
 
-fn uuid(text: &str) -> Vec<String> {
+fn validate_uuid(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new("^[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}$").expect("the pattern of UUIDs is one")
     });
-    one(!REGEX.is_match(text), "does not match the UUID format")
+    message_if(!REGEX.is_match(text), "does not match the UUID format")
 }
 
-fn byte(text: &str) -> Vec<String> {
+fn validate_base64(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")
             .expect("the pattern of base64 is one")
     });
-    one(!REGEX.is_match(text), "invalid base64")
+    message_if(!REGEX.is_match(text), "invalid base64")
 }
 
-fn date(text: &str) -> Vec<String> {
-    one(time::date(text).is_none(), "invalid date")
+fn validate_date(text: &str) -> Vec<String> {
+    message_if(time::parse_date(text).is_none(), "invalid date")
 }
 
-fn datetime(text: &str) -> Vec<String> {
-    one(time::timestamp(text).is_none(), "invalid datetime")
+fn validate_datetime(text: &str) -> Vec<String> {
+    message_if(time::parse_timestamp(text).is_none(), "invalid datetime")
 }

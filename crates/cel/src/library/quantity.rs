@@ -4,47 +4,59 @@ use std::cmp::Ordering;
 
 use formats::quantity::Quantity;
 
-use super::{Bodies, native::Native, semver, text};
-use crate::{error::Error, value::Value};
+use super::{FunctionBodies, semver, string_argument};
+use crate::{
+    error::EvalError,
+    value::{NativeValue, Value},
+};
 
-pub(super) const BODIES: Bodies = &[
-    ("quantity", |args| Ok(Native::Quantity(Quantity::read(text(&args[0])?).map_err(Error::failed)?).value())),
-    ("isQuantity", |args| Ok(Value::Bool(Quantity::read(text(&args[0])?).is_ok()))),
-    ("sign", |args| Ok(Value::Int(of(&args[0])?.cmp(&Quantity::ZERO) as i64))),
-    ("isInteger", |args| Ok(Value::Bool(of(&args[0])?.integer().is_some()))),
-    ("asInteger", |args| {
-        of(&args[0])?.integer().map(Value::Int).ok_or_else(|| Error::failed("cannot convert value to integer"))
+pub(super) const BODIES: FunctionBodies = &[
+    ("quantity", |args| {
+        Ok(NativeValue::Quantity(Quantity::read(string_argument(&args[0])?).map_err(EvalError::new)?).into_value())
     }),
-    ("asApproximateFloat", |args| Ok(Value::Double(of(&args[0])?.float()))),
-    ("add", |args| Ok(Native::Quantity(of(&args[0])?.plus(other(&args[1])?)).value())),
-    ("sub", |args| Ok(Native::Quantity(of(&args[0])?.minus(other(&args[1])?)).value())),
-    ("isGreaterThan", |args| compared(args, |order| Value::Bool(order == Ordering::Greater))),
-    ("isLessThan", |args| compared(args, |order| Value::Bool(order == Ordering::Less))),
-    ("compareTo", |args| compared(args, |order| Value::Int(order as i64))),
+    ("isQuantity", |args| Ok(Value::Bool(Quantity::read(string_argument(&args[0])?).is_ok()))),
+    ("sign", |args| Ok(Value::Int(quantity_argument(&args[0])?.cmp(&Quantity::ZERO) as i64))),
+    ("isInteger", |args| Ok(Value::Bool(quantity_argument(&args[0])?.integer().is_some()))),
+    ("asInteger", |args| {
+        quantity_argument(&args[0])?
+            .integer()
+            .map(Value::Int)
+            .ok_or_else(|| EvalError::new("cannot convert value to integer"))
+    }),
+    ("asApproximateFloat", |args| Ok(Value::Double(quantity_argument(&args[0])?.float()))),
+    ("add", |args| {
+        Ok(NativeValue::Quantity(quantity_argument(&args[0])?.plus(operand_quantity(&args[1])?)).into_value())
+    }),
+    ("sub", |args| {
+        Ok(NativeValue::Quantity(quantity_argument(&args[0])?.minus(operand_quantity(&args[1])?)).into_value())
+    }),
+    ("isGreaterThan", |args| compare_natives(args, |order| Value::Bool(order == Ordering::Greater))),
+    ("isLessThan", |args| compare_natives(args, |order| Value::Bool(order == Ordering::Less))),
+    ("compareTo", |args| compare_natives(args, |order| Value::Int(order as i64))),
 ];
 
-fn of(value: &Value<'_>) -> Result<Quantity, Error> {
+fn quantity_argument(value: &Value<'_>) -> Result<Quantity, EvalError> {
     match value {
         Value::Native(native) => match &**native {
-            Native::Quantity(quantity) => Ok(*quantity),
-            _ => Err(Error::no_such_overload()),
+            NativeValue::Quantity(quantity) => Ok(*quantity),
+            _ => Err(EvalError::no_such_overload()),
         },
-        _ => Err(Error::no_such_overload()),
+        _ => Err(EvalError::no_such_overload()),
     }
 }
 
 /// Returns the right operand of an addition or subtraction: a quantity or an integer.
-fn other(value: &Value<'_>) -> Result<Quantity, Error> {
+fn operand_quantity(value: &Value<'_>) -> Result<Quantity, EvalError> {
     match value {
         Value::Int(number) => Ok(Quantity::whole(*number)),
-        other => of(other),
+        other => quantity_argument(other),
     }
 }
 
 /// Compares two quantities or two semantic versions.
-fn compared<'a>(args: &[Value<'a>], result: fn(Ordering) -> Value<'a>) -> Result<Value<'a>, Error> {
-    if let (Ok(a), Ok(b)) = (semver::of(&args[0]), semver::of(&args[1])) {
-        return Ok(result(a.compare(b)));
+fn compare_natives<'a>(args: &[Value<'a>], result: fn(Ordering) -> Value<'a>) -> Result<Value<'a>, EvalError> {
+    if let (Ok(a), Ok(b)) = (semver::semver_argument(&args[0]), semver::semver_argument(&args[1])) {
+        return Ok(result(a.compare_precedence(b)));
     }
-    Ok(result(of(&args[0])?.cmp(&of(&args[1])?)))
+    Ok(result(quantity_argument(&args[0])?.cmp(&quantity_argument(&args[1])?)))
 }

@@ -1,33 +1,33 @@
 //! The string functions. Positions count characters, not bytes.
 
-use super::{Bodies, MOST_BYTES, int, made, text};
+use super::{FunctionBodies, MAX_STRING_BYTES, checked_string, int_argument, string_argument};
 use crate::{
-    error::Error,
-    value::{List, Value, characters},
+    error::EvalError,
+    value::{ListValue, Value, character_count},
 };
 
-pub(super) const BODIES: Bodies = &[
-    ("charAt", char_at),
-    ("contains", |args| Ok(Value::Bool(text(&args[0])?.contains(text(&args[1])?)))),
-    ("endsWith", |args| Ok(Value::Bool(text(&args[0])?.ends_with(text(&args[1])?)))),
-    ("startsWith", |args| Ok(Value::Bool(text(&args[0])?.starts_with(text(&args[1])?)))),
+pub(super) const BODIES: FunctionBodies = &[
+    ("charAt", string_char_at),
+    ("contains", |args| Ok(Value::Bool(string_argument(&args[0])?.contains(string_argument(&args[1])?)))),
+    ("endsWith", |args| Ok(Value::Bool(string_argument(&args[0])?.ends_with(string_argument(&args[1])?)))),
+    ("startsWith", |args| Ok(Value::Bool(string_argument(&args[0])?.starts_with(string_argument(&args[1])?)))),
     ("indexOf", |args| match &args[0] {
-        Value::List(list) => Ok(super::lists::position(list, &args[1], false)),
-        _ => index_of(args),
+        Value::List(list) => Ok(super::lists::find_position(list, &args[1], false)),
+        _ => string_index_of(args),
     }),
     ("lastIndexOf", |args| match &args[0] {
-        Value::List(list) => Ok(super::lists::position(list, &args[1], true)),
-        _ => last_index_of(args),
+        Value::List(list) => Ok(super::lists::find_position(list, &args[1], true)),
+        _ => string_last_index_of(args),
     }),
-    ("join", join),
-    ("lowerAscii", |args| made(text(&args[0])?.to_ascii_lowercase())),
-    ("upperAscii", |args| made(text(&args[0])?.to_ascii_uppercase())),
-    ("replace", replace),
-    ("split", split),
-    ("substring", substring),
-    ("trim", |args| made(text(&args[0])?.trim_matches(is_space).into())),
-    ("strings.quote", |args| made(quote(text(&args[0])?))),
-    ("jsonpatch.escapeKey", |args| made(text(&args[0])?.replace('~', "~0").replace('/', "~1"))),
+    ("join", string_join),
+    ("lowerAscii", |args| checked_string(string_argument(&args[0])?.to_ascii_lowercase())),
+    ("upperAscii", |args| checked_string(string_argument(&args[0])?.to_ascii_uppercase())),
+    ("replace", string_replace),
+    ("split", string_split),
+    ("substring", string_substring),
+    ("trim", |args| checked_string(string_argument(&args[0])?.trim_matches(is_space).into())),
+    ("strings.quote", |args| checked_string(quote_string(string_argument(&args[0])?))),
+    ("jsonpatch.escapeKey", |args| checked_string(string_argument(&args[0])?.replace('~', "~0").replace('/', "~1"))),
 ];
 
 /// Whether a character is white space by Go's `unicode.IsSpace`.
@@ -35,12 +35,12 @@ fn is_space(c: char) -> bool {
     c.is_whitespace()
 }
 
-fn out_of_range(index: i64) -> Error {
-    Error::failed(format!("index out of range: {index}"))
+fn out_of_range_error(index: i64) -> EvalError {
+    EvalError::new(format!("index out of range: {index}"))
 }
 
 /// Returns the byte offset of a character; an index equal to the length is the end of the string.
-fn offset(text: &str, index: i64) -> Option<usize> {
+fn byte_offset(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     if text.is_ascii() {
         return (index <= text.len()).then_some(index);
@@ -48,31 +48,31 @@ fn offset(text: &str, index: i64) -> Option<usize> {
     text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(index)
 }
 
-fn char_at<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let (text, index) = (text(&args[0])?, int(&args[1])?);
-    let at = offset(text, index).ok_or_else(|| out_of_range(index))?;
-    made(text[at..].chars().take(1).collect())
+fn string_char_at<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (text, index) = (string_argument(&args[0])?, int_argument(&args[1])?);
+    let at = byte_offset(text, index).ok_or_else(|| out_of_range_error(index))?;
+    checked_string(text[at..].chars().take(1).collect())
 }
 
-fn index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, Error> {
-    let (text, part) = (text(&args[0])?, text(&args[1])?);
-    let from = args.get(2).map_or(Ok(0), int)?;
+fn string_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (text, part) = (string_argument(&args[0])?, string_argument(&args[1])?);
+    let from = args.get(2).map_or(Ok(0), int_argument)?;
     if part.is_empty() {
         return Ok(Value::Int(from));
     }
     if from < 0 {
-        return Err(out_of_range(from));
+        return Err(out_of_range_error(from));
     }
-    let Some(start) = offset(text, from) else { return Ok(Value::Int(-1)) };
+    let Some(start) = byte_offset(text, from) else { return Ok(Value::Int(-1)) };
     let found = text[start..].find(part);
-    Ok(Value::Int(found.map_or(-1, |at| from + characters(&text[start..start + at]) as i64)))
+    Ok(Value::Int(found.map_or(-1, |at| from + character_count(&text[start..start + at]) as i64)))
 }
 
-fn last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, Error> {
-    let (text, part) = (text(&args[0])?, text(&args[1])?);
-    let len = characters(text) as i64;
+fn string_last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (text, part) = (string_argument(&args[0])?, string_argument(&args[1])?);
+    let len = character_count(text) as i64;
     let last = match args.get(2) {
-        Some(last) => int(last)?,
+        Some(last) => int_argument(last)?,
         None if part.is_empty() => return Ok(Value::Int(len)),
         None if text.len() < part.len() => return Ok(Value::Int(-1)),
         None => len - 1,
@@ -81,7 +81,7 @@ fn last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, Error> {
         return Ok(Value::Int(last));
     }
     if last < 0 {
-        return Err(out_of_range(last));
+        return Err(out_of_range_error(last));
     }
     if last >= len {
         return Ok(Value::Int(-1));
@@ -91,58 +91,60 @@ fn last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, Error> {
     Ok(Value::Int(found.map_or(-1, |(index, _)| index as i64)))
 }
 
-fn join<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let Value::List(list) = &args[0] else { return Err(Error::no_such_overload()) };
-    let separator = args.get(1).map_or(Ok(""), text)?;
+fn string_join<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let Value::List(list) = &args[0] else { return Err(EvalError::no_such_overload()) };
+    let separator = args.get(1).map_or(Ok(""), string_argument)?;
     if !matches!(list.iter().next(), None | Some(Value::String(_))) {
-        return Err(Error::no_such_overload());
+        return Err(EvalError::no_such_overload());
     }
     let mut joined = String::new();
     for (at, item) in list.iter().enumerate() {
         let Value::String(text) = &item else {
-            return Err(Error::failed(format!("join: invalid input: {}", item.shown())));
+            return Err(EvalError::new(format!("join: invalid input: {}", item.display_text())));
         };
         if at > 0 {
             joined.push_str(separator);
         }
         joined.push_str(text);
-        if joined.len() > MOST_BYTES {
-            return Err(Error::CostLimit);
+        if joined.len() > MAX_STRING_BYTES {
+            return Err(EvalError::CostLimit);
         }
     }
-    made(joined)
+    checked_string(joined)
 }
 
-fn replace<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let (text, old, new) = (text(&args[0])?, text(&args[1])?, text(&args[2])?);
+fn string_replace<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (text, old, new) = (string_argument(&args[0])?, string_argument(&args[1])?, string_argument(&args[2])?);
     let most = match args.get(3) {
-        Some(count) => usize::try_from(int(count)?).unwrap_or(usize::MAX),
+        Some(count) => usize::try_from(int_argument(count)?).unwrap_or(usize::MAX),
         None => usize::MAX,
     };
-    let places = if old.is_empty() { characters(text) + 1 } else { text.len() / old.len() };
-    if places.min(most).saturating_mul(new.len()) > MOST_BYTES && text.matches(old).count() * new.len() > MOST_BYTES {
-        return Err(Error::CostLimit);
+    let places = if old.is_empty() { character_count(text) + 1 } else { text.len() / old.len() };
+    if places.min(most).saturating_mul(new.len()) > MAX_STRING_BYTES
+        && text.matches(old).count() * new.len() > MAX_STRING_BYTES
+    {
+        return Err(EvalError::CostLimit);
     }
-    made(text.replacen(old, new, most))
+    checked_string(text.replacen(old, new, most))
 }
 
-fn split<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let (text, separator) = (text(&args[0])?, text(&args[1])?);
-    let most = args.get(2).map_or(Ok(-1), int)?;
+fn string_split<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (text, separator) = (string_argument(&args[0])?, string_argument(&args[1])?);
+    let most = args.get(2).map_or(Ok(-1), int_argument)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let parts: Vec<&str> = match (most, separator) {
         (0, _) => Vec::new(),
-        (_, "") => letters(text, most),
+        (_, "") => split_characters(text, most),
         _ => text.splitn(most, separator).collect(),
     };
-    if parts.len() > super::MOST_ITEMS {
-        return Err(Error::CostLimit);
+    if parts.len() > super::MAX_LIST_ITEMS {
+        return Err(EvalError::CostLimit);
     }
-    Ok(Value::list(parts.into_iter().map(Value::owned_text).collect()))
+    Ok(Value::from_list(parts.into_iter().map(Value::from_owned_string).collect()))
 }
 
 /// Splits a string into at most `most` parts of one character each; the last part holds the rest.
-fn letters(text: &str, most: usize) -> Vec<&str> {
+fn split_characters(text: &str, most: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -157,21 +159,21 @@ fn letters(text: &str, most: usize) -> Vec<&str> {
     parts
 }
 
-fn substring<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let (text, start) = (text(&args[0])?, int(&args[1])?);
-    let Some(end) = args.get(2).map(int).transpose()? else {
-        let at = offset(text, start).ok_or_else(|| out_of_range(start))?;
-        return made(text[at..].into());
+fn string_substring<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let (text, start) = (string_argument(&args[0])?, int_argument(&args[1])?);
+    let Some(end) = args.get(2).map(int_argument).transpose()? else {
+        let at = byte_offset(text, start).ok_or_else(|| out_of_range_error(start))?;
+        return checked_string(text[at..].into());
     };
     if start > end {
-        return Err(Error::failed(format!("invalid substring range. start: {start}, end: {end}")));
+        return Err(EvalError::new(format!("invalid substring range. start: {start}, end: {end}")));
     }
-    let from = offset(text, start).ok_or_else(|| out_of_range(start))?;
-    let to = offset(text, end).ok_or_else(|| out_of_range(end))?;
-    made(text[from..to].into())
+    let from = byte_offset(text, start).ok_or_else(|| out_of_range_error(start))?;
+    let to = byte_offset(text, end).ok_or_else(|| out_of_range_error(end))?;
+    checked_string(text[from..to].into())
 }
 
-fn quote(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
@@ -193,6 +195,6 @@ fn quote(text: &str) -> String {
 }
 
 /// Returns a list of strings.
-pub(super) fn texts<'a>(parts: impl IntoIterator<Item = impl Into<std::sync::Arc<str>>>) -> Value<'a> {
-    Value::List(List::Made(std::sync::Arc::new(parts.into_iter().map(Value::owned_text).collect()), None))
+pub(super) fn string_list<'a>(parts: impl IntoIterator<Item = impl Into<std::sync::Arc<str>>>) -> Value<'a> {
+    Value::List(ListValue::Made(std::sync::Arc::new(parts.into_iter().map(Value::from_owned_string).collect()), None))
 }

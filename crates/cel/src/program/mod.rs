@@ -1,49 +1,49 @@
 //! Programs: planned expressions, with the parts that do not depend on variables evaluated in advance.
 
 mod attribute;
-mod composed;
-mod eval;
-mod fold;
-mod plan;
+mod composition;
+mod comprehension;
+mod interpreter;
+mod planner;
 
 use std::{rc::Rc, sync::atomic::AtomicBool};
 
 use regex::Regex;
 
 use crate::{
-    check::Checked,
-    cost::price::Price,
-    error::Error,
-    library::Function,
+    checker::CheckedExpr,
+    cost::runtime_cost::CostRule,
+    error::EvalError,
+    library::FunctionDecl,
     types::Type,
-    value::{Key, Map, Value, fuel},
+    value::{MapKey, MapValue, Value, fuel},
 };
 
 /// A planned expression, ready to run. It can be shared between threads.
 #[derive(Debug)]
 pub struct Program {
-    root: Node,
+    root: PlanNode,
     /// Number of slots for comprehension variables.
     locals: usize,
 }
 
-pub use composed::Composition;
+pub use composition::Composition;
 
 /// The values of an environment's variables.
 #[derive(Clone, Debug, Default)]
-pub struct Bindings<'a> {
+pub struct Activation<'a> {
     values: Vec<Option<Value<'a>>>,
-    composed: Option<Rc<composed::Composed<'a>>>,
+    composed: Option<Rc<composition::CompositionState<'a>>>,
 }
 
-impl<'a> Bindings<'a> {
-    /// Creates bindings without values.
+impl<'a> Activation<'a> {
+    /// Creates an activation without values.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Binds a variable, given by its number in the environment, to a value.
-    pub fn set(&mut self, variable: usize, value: Value<'a>) -> &mut Self {
+    pub fn bind_value(&mut self, variable: usize, value: Value<'a>) -> &mut Self {
         if self.values.len() <= variable {
             self.values.resize(variable + 1, None);
         }
@@ -51,11 +51,11 @@ impl<'a> Bindings<'a> {
         self
     }
 
-    /// Binds a variable to a composition: each of its fields is evaluated with these bindings on first use, at most
+    /// Binds a variable to a composition: each of its fields is evaluated with this activation on first use, at most
     /// once, with the cost limit `limit`.
-    pub fn compose(&mut self, variable: usize, composition: &'a Composition, limit: u64) -> &mut Self {
-        self.composed = Some(Rc::new(composed::Composed::new(composition, limit)));
-        self.set(variable, Value::Map(Map::Composed))
+    pub fn bind_composition(&mut self, variable: usize, composition: &'a Composition, limit: u64) -> &mut Self {
+        self.composed = Some(Rc::new(composition::CompositionState::new(composition, limit)));
+        self.bind_value(variable, Value::Map(MapValue::Composed))
     }
 
     /// Returns the cost of composed variables since the last call, and resets it.
@@ -66,92 +66,96 @@ impl<'a> Bindings<'a> {
 
 /// The cost limit of an evaluation, and its cost so far.
 #[derive(Debug)]
-pub struct Budget<'a> {
+pub struct CostTracker<'a> {
     limit: u64,
     spent: u64,
     stop: Option<&'a AtomicBool>,
 }
 
-impl<'a> Budget<'a> {
+impl<'a> CostTracker<'a> {
     /// Creates a budget with a cost limit.
     pub fn new(limit: u64) -> Self {
         Self { limit, spent: 0, stop: None }
     }
 
     /// Cancels the evaluation when `stop` is set.
-    pub fn stoppable(mut self, stop: &'a AtomicBool) -> Self {
+    pub fn with_interrupt(mut self, stop: &'a AtomicBool) -> Self {
         self.stop = Some(stop);
         self
     }
 
     /// Returns the cost so far.
-    pub fn spent(&self) -> u64 {
+    pub fn actual_cost(&self) -> u64 {
         self.spent
     }
 
-    fn spend(&mut self, cost: u64) -> Result<(), Error> {
+    fn charge_cost(&mut self, cost: u64) -> Result<(), EvalError> {
         self.spent = self.spent.saturating_add(cost);
-        if self.spent > self.limit || fuel::is_empty() { Err(Error::CostLimit) } else { Ok(()) }
+        if self.spent > self.limit || fuel::is_empty() { Err(EvalError::CostLimit) } else { Ok(()) }
     }
 }
 
-impl Checked {
+impl CheckedExpr {
     /// Plans the program; fails if constant folding of an unconditionally evaluated part fails.
-    pub fn program(&self) -> Result<Program, Error> {
-        plan::plan(self)
+    pub fn plan_program(&self) -> Result<Program, EvalError> {
+        planner::plan_expression(self)
     }
 }
 
 impl Program {
     /// Evaluates the program.
-    pub fn run<'a>(&'a self, bindings: &Bindings<'a>, budget: &mut Budget<'_>) -> Result<Value<'a>, Error> {
-        eval::run(self, bindings, budget)
+    pub fn run<'a>(
+        &'a self,
+        activation: &Activation<'a>,
+        budget: &mut CostTracker<'_>,
+    ) -> Result<Value<'a>, EvalError> {
+        interpreter::run_program(self, activation, budget)
     }
 }
 
 #[derive(Debug)]
-enum Node {
+enum PlanNode {
     Constant(Value<'static>),
     Attribute(Box<Attribute>),
     /// Whether the last qualifier of an attribute is present.
     Has(Box<Attribute>),
-    And(Box<[Node]>),
-    Or(Box<[Node]>),
-    Equal(Box<(Node, Node)>),
-    NotEqual(Box<(Node, Node)>),
-    Call(Box<Call>),
-    Matches(Box<Matches>),
-    NotStrictlyFalse(Box<Node>),
+    And(Box<[PlanNode]>),
+    Or(Box<[PlanNode]>),
+    Equal(Box<(PlanNode, PlanNode)>),
+    NotEqual(Box<(PlanNode, PlanNode)>),
+    Call(Box<FunctionCall>),
+    Matches(Box<RegexMatch>),
+    NotStrictlyFalse(Box<PlanNode>),
     /// Membership in a set of constants.
-    In(Box<(Node, Set)>),
-    List(Box<[(Node, bool)]>),
-    Map(Box<[(Node, Node, bool)]>),
-    Struct(Box<Created>),
-    Fold(Box<Fold>),
+    In(Box<(PlanNode, ConstantSet)>),
+    List(Box<[(PlanNode, bool)]>),
+    Map(Box<[(PlanNode, PlanNode, bool)]>),
+    Struct(Box<StructPlan>),
+    Fold(Box<ComprehensionPlan>),
     /// The first of two optionals that has a value; `true`: unwrapped.
-    OrElse(Box<(Node, Node)>, bool),
+    OrElse(Box<(PlanNode, PlanNode)>, bool),
 }
 
 /// The type of a constructed object, and its fields with whether they are optional.
-type Created = (Box<str>, Vec<(Box<str>, Node, bool)>);
+type StructPlan = (Box<str>, Vec<(Box<str>, PlanNode, bool)>);
 
 /// A variable or a computed value, followed by qualifiers.
 #[derive(Debug)]
 struct Attribute {
-    root: Root,
+    root: AttributeRoot,
     qualifiers: Vec<Qualifier>,
 }
 
 #[derive(Debug)]
-enum Root {
+enum AttributeRoot {
     Variable(usize, Box<str>),
     /// A comprehension variable; `take`: this is its last use, so the value is moved.
     Local {
         slot: usize,
         take: bool,
     },
-    Computed(Node),
-    Either(Box<(Node, Attribute, Attribute)>),
+    Computed(PlanNode),
+    Either(Box<(PlanNode, Attribute, Attribute)>),
 }
 
 #[derive(Debug)]
@@ -165,44 +169,44 @@ enum QualifierKey {
     Field(Box<str>),
     Constant(Value<'static>),
     Attribute(Attribute),
-    Computed(Node),
+    Computed(PlanNode),
 }
 
 #[derive(Debug)]
-struct Call {
-    function: &'static Function,
-    price: Price,
-    args: Box<[Node]>,
+struct FunctionCall {
+    function: &'static FunctionDecl,
+    price: CostRule,
+    args: Box<[PlanNode]>,
 }
 
 /// A regular expression match whose pattern is a constant.
 #[derive(Debug)]
-struct Matches {
+struct RegexMatch {
     regex: Regex,
     function: &'static str,
-    price: Price,
-    args: Box<[Node]>,
+    price: CostRule,
+    args: Box<[PlanNode]>,
 }
 
 /// A set of constants for membership tests.
 #[derive(Debug, Default)]
-struct Set {
-    keys: std::collections::BTreeSet<Key<'static>>,
+struct ConstantSet {
+    keys: std::collections::BTreeSet<MapKey<'static>>,
     doubles: Vec<f64>,
 }
 
 #[derive(Debug)]
-struct Fold {
-    range: Node,
+struct ComprehensionPlan {
+    range: PlanNode,
     two: bool,
     slot: usize,
-    init: Node,
-    condition: Node,
-    step: Node,
-    result: Node,
+    init: PlanNode,
+    condition: PlanNode,
+    step: PlanNode,
+    result: PlanNode,
 }
 
-impl From<&Type> for Node {
+impl From<&Type> for PlanNode {
     fn from(ty: &Type) -> Self {
         Self::Constant(Value::Type(ty.clone()))
     }

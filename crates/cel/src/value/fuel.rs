@@ -9,12 +9,12 @@ thread_local! {
 }
 
 /// Sets this thread's fuel and returns the previous amount.
-pub(crate) fn refill(amount: u64) -> u64 {
+pub(crate) fn set_fuel(amount: u64) -> u64 {
     LEFT.replace(amount)
 }
 
 /// Consumes fuel for one element; `false` if there is none left.
-pub(crate) fn burn() -> bool {
+pub(crate) fn consume_fuel() -> bool {
     let left = LEFT.get();
     LEFT.set(left.saturating_sub(1));
     left > 0

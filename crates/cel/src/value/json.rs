@@ -6,34 +6,34 @@ use std::fmt;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
 
-use super::{List, Map, Value, time};
-use crate::error::Error;
+use super::{ListValue, MapValue, Value, time};
+use crate::error::EvalError;
 
 /// The schema of a part of a document.
 pub trait Schema: fmt::Debug + Sync {
     /// Returns the schema type of the part.
-    fn form(&self) -> Form;
+    fn schema_type(&self) -> SchemaType;
 
     /// Whether the part may be `null`.
-    fn nullable(&self) -> bool {
+    fn is_nullable(&self) -> bool {
         false
     }
 
     /// Returns the schema of a field, by its unescaped name.
-    fn property(&self, name: &str) -> Option<&dyn Schema>;
+    fn property_schema(&self, name: &str) -> Option<&dyn Schema>;
 
     /// Returns the schema of a list's elements or a map's values.
-    fn element(&self) -> Option<&dyn Schema>;
+    fn element_schema(&self) -> Option<&dyn Schema>;
 
-    /// The key fields of a [`Form::MapList`] (`x-kubernetes-list-map-keys`).
-    fn keys(&self) -> &[String] {
+    /// The key fields of a [`SchemaType::MapList`] (`x-kubernetes-list-map-keys`).
+    fn list_map_keys(&self) -> &[String] {
         &[]
     }
 }
 
 /// The schema type of a part of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum SchemaType {
     /// An object with properties, whose names are escaped for expressions.
     Object,
     /// A map with values of one type (`additionalProperties`).
@@ -70,76 +70,80 @@ pub enum Form {
     Open,
 }
 
-fn bad<T>(message: impl Into<Box<str>>) -> Result<T, Error> {
-    Err(Error::failed(message))
+fn conversion_error<T>(message: impl Into<Box<str>>) -> Result<T, EvalError> {
+    Err(EvalError::new(message))
 }
 
-pub(super) fn value<'a>(json: &'a Json, schema: Option<&'a dyn Schema>) -> Result<Value<'a>, Error> {
-    let Some(schema) = schema else { return Ok(plain(json)) };
+pub(super) fn convert_json<'a>(json: &'a Json, schema: Option<&'a dyn Schema>) -> Result<Value<'a>, EvalError> {
+    let Some(schema) = schema else { return Ok(convert_untyped(json)) };
     if json.is_null() {
-        return match schema.nullable() {
+        return match schema.is_nullable() {
             true => Ok(Value::Null),
-            false => bad("invalid data, got null for schema with nullable=false"),
+            false => conversion_error("invalid data, got null for schema with nullable=false"),
         };
     }
-    match (schema.form(), json) {
-        (Form::Object | Form::Map | Form::Opaque, Json::Object(map)) => Ok(Value::Map(Map::Json(map, Some(schema)))),
-        (Form::Object | Form::Map | Form::Opaque, _) => {
-            bad("invalid data, expected a map for the provided schema with type=object")
+    match (schema.schema_type(), json) {
+        (SchemaType::Object | SchemaType::Map | SchemaType::Opaque, Json::Object(map)) => {
+            Ok(Value::Map(MapValue::Json(map, Some(schema))))
         }
-        (Form::List | Form::SetList | Form::MapList, Json::Array(list)) => {
-            Ok(Value::List(List::Json(list, Some(schema))))
+        (SchemaType::Object | SchemaType::Map | SchemaType::Opaque, _) => {
+            conversion_error("invalid data, expected a map for the provided schema with type=object")
         }
-        (Form::List | Form::SetList | Form::MapList, _) => {
-            bad("invalid data, expected an array for the provided schema with type=array")
+        (SchemaType::List | SchemaType::SetList | SchemaType::MapList, Json::Array(list)) => {
+            Ok(Value::List(ListValue::Json(list, Some(schema))))
         }
-        (Form::IntOrString, Json::String(text)) => Ok(Value::text(text)),
-        (Form::IntOrString, json) => match json.as_i64() {
+        (SchemaType::List | SchemaType::SetList | SchemaType::MapList, _) => {
+            conversion_error("invalid data, expected an array for the provided schema with type=array")
+        }
+        (SchemaType::IntOrString, Json::String(text)) => Ok(Value::from_string(text)),
+        (SchemaType::IntOrString, json) => match json.as_i64() {
             Some(number) => Ok(Value::Int(number)),
-            None => bad("invalid data, expected XIntOrString value to be either a string or integer"),
+            None => conversion_error("invalid data, expected XIntOrString value to be either a string or integer"),
         },
-        (Form::Number, json) => match json.as_f64() {
+        (SchemaType::Number, json) => match json.as_f64() {
             Some(number) => Ok(Value::Double(number)),
-            None => bad(format!("invalid data, expected float, got {}", go_type(json))),
+            None => conversion_error(format!("invalid data, expected float, got {}", go_type_name(json))),
         },
-        (Form::Integer, json) => match json.as_i64() {
+        (SchemaType::Integer, json) => match json.as_i64() {
             Some(number) => Ok(Value::Int(number)),
-            None => bad(format!("invalid data, expected int, got {}", go_type(json))),
+            None => conversion_error(format!("invalid data, expected int, got {}", go_type_name(json))),
         },
-        (Form::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
-        (Form::Boolean, json) => bad(format!("invalid data, expected bool, got {}", go_type(json))),
-        (Form::Unknown, json) => Ok(Value::Unknown(json)),
-        (Form::Open, Json::Object(map)) => Ok(Value::Map(Map::Json(map, Some(schema)))),
-        (Form::Open, Json::Array(list)) => Ok(Value::List(List::Json(list, Some(schema)))),
-        (Form::Open, json) => Ok(plain(json)),
-        (form, Json::String(text)) => formatted(form, text),
-        (_, json) => bad(format!("invalid data, expected string, got {}", go_type(json))),
+        (SchemaType::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
+        (SchemaType::Boolean, json) => {
+            conversion_error(format!("invalid data, expected bool, got {}", go_type_name(json)))
+        }
+        (SchemaType::Unknown, json) => Ok(Value::Unknown(json)),
+        (SchemaType::Open, Json::Object(map)) => Ok(Value::Map(MapValue::Json(map, Some(schema)))),
+        (SchemaType::Open, Json::Array(list)) => Ok(Value::List(ListValue::Json(list, Some(schema)))),
+        (SchemaType::Open, json) => Ok(convert_untyped(json)),
+        (form, Json::String(text)) => convert_string(form, text),
+        (_, json) => conversion_error(format!("invalid data, expected string, got {}", go_type_name(json))),
     }
 }
 
-fn formatted(form: Form, text: &str) -> Result<Value<'_>, Error> {
+fn convert_string(form: SchemaType, text: &str) -> Result<Value<'_>, EvalError> {
     match form {
-        Form::Bytes => match STANDARD.decode(text) {
+        SchemaType::Bytes => match STANDARD.decode(text) {
             Ok(bytes) => Ok(Value::Bytes(bytes.into())),
-            Err(error) => bad(format!("Invalid byte formatted string {text}: {error}")),
+            Err(error) => conversion_error(format!("Invalid byte formatted string {text}: {error}")),
         },
-        Form::Date => match time::date(text) {
+        SchemaType::Date => match time::parse_date(text) {
             Some(timestamp) => Ok(Value::Timestamp(timestamp)),
-            None => bad(format!("Invalid date formatted string {text}")),
+            None => conversion_error(format!("Invalid date formatted string {text}")),
         },
-        Form::DateTime => match time::date_time(text) {
+        SchemaType::DateTime => match time::parse_date_time(text) {
             Some(timestamp) => Ok(Value::Timestamp(timestamp)),
-            None => bad(format!("Invalid date-time formatted string {text}")),
+            None => conversion_error(format!("Invalid date-time formatted string {text}")),
         },
-        Form::Duration => match time::lenient_duration(text) {
+        SchemaType::Duration => match time::parse_lenient_duration(text) {
             Some(duration) => Ok(Value::Duration(duration)),
-            None => bad(format!("Invalid duration {text}: unable to parse {text} as duration")),
+            None => conversion_error(format!("Invalid duration {text}: unable to parse {text} as duration")),
         },
-        _ => Ok(Value::text(text)),
+        _ => Ok(Value::from_string(text)),
     }
 }
 
-fn plain(json: &Json) -> Value<'_> {
+fn convert_untyped(json: &Json) -> Value<'_> {
     match json {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),
@@ -147,13 +151,13 @@ fn plain(json: &Json) -> Value<'_> {
             Some(number) => Value::Int(number),
             None => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
         },
-        Json::String(text) => Value::text(text),
-        Json::Array(list) => Value::List(List::Json(list, None)),
-        Json::Object(map) => Value::Map(Map::Json(map, None)),
+        Json::String(text) => Value::from_string(text),
+        Json::Array(list) => Value::List(ListValue::Json(list, None)),
+        Json::Object(map) => Value::Map(MapValue::Json(map, None)),
     }
 }
 
-fn go_type(json: &Json) -> &'static str {
+fn go_type_name(json: &Json) -> &'static str {
     match json {
         Json::Null => "<nil>",
         Json::Bool(_) => "bool",

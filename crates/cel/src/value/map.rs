@@ -4,23 +4,23 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::{Form, Schema, Text, Value, fuel, json};
-use crate::{error::Error, escape};
+use super::{Schema, SchemaType, StringValue, Value, fuel, json};
+use crate::{error::EvalError, escape};
 
 /// A map.
 #[derive(Clone)]
-pub enum Map<'a> {
+pub enum MapValue<'a> {
     /// A JSON object of a document, with its schema.
     Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
     /// A map built by an expression.
-    Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
-    /// The composed variables of the bindings, which are evaluated on first use.
+    Made(Arc<BTreeMap<MapKey<'a>, Value<'a>>>),
+    /// The composed variables of the activation, which are evaluated on first use.
     Composed,
 }
 
 /// A map key. Numerically equal keys are the same, whatever their type.
 #[derive(Clone, Debug)]
-pub enum Key<'a> {
+pub enum MapKey<'a> {
     /// A boolean.
     Bool(bool),
     /// A signed integer.
@@ -28,15 +28,15 @@ pub enum Key<'a> {
     /// An unsigned integer.
     Uint(u64),
     /// A string.
-    String(Text<'a>),
+    String(StringValue<'a>),
     /// A number with a fractional part.
     Double(f64),
     /// `null`.
     Null,
 }
 
-impl Key<'_> {
-    fn rank(&self) -> (u8, i128, &str) {
+impl MapKey<'_> {
+    fn sort_key(&self) -> (u8, i128, &str) {
         match self {
             Self::Bool(value) => (0, i128::from(*value), ""),
             Self::Int(value) => (1, i128::from(*value), ""),
@@ -48,61 +48,61 @@ impl Key<'_> {
     }
 }
 
-impl PartialEq for Key<'_> {
+impl PartialEq for MapKey<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.rank() == other.rank()
+        self.sort_key() == other.sort_key()
     }
 }
 
-impl Eq for Key<'_> {}
+impl Eq for MapKey<'_> {}
 
-impl PartialOrd for Key<'_> {
+impl PartialOrd for MapKey<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Key<'_> {
+impl Ord for MapKey<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
+        self.sort_key().cmp(&other.sort_key())
     }
 }
 
-impl<'a> From<Key<'a>> for Value<'a> {
-    fn from(key: Key<'a>) -> Self {
+impl<'a> From<MapKey<'a>> for Value<'a> {
+    fn from(key: MapKey<'a>) -> Self {
         match key {
-            Key::Bool(value) => Self::Bool(value),
-            Key::Int(value) => Self::Int(value),
-            Key::Uint(value) => Self::Uint(value),
-            Key::String(text) => Self::String(text),
-            Key::Double(value) => Self::Double(value),
-            Key::Null => Self::Null,
+            MapKey::Bool(value) => Self::Bool(value),
+            MapKey::Int(value) => Self::Int(value),
+            MapKey::Uint(value) => Self::Uint(value),
+            MapKey::String(text) => Self::String(text),
+            MapKey::Double(value) => Self::Double(value),
+            MapKey::Null => Self::Null,
         }
     }
 }
 
 /// Converts a value to a key, if its type allows. Integral doubles become integer keys.
-pub(crate) fn key<'a>(value: &Value<'a>) -> Option<Key<'a>> {
+pub(crate) fn to_map_key<'a>(value: &Value<'a>) -> Option<MapKey<'a>> {
     Some(match value {
-        Value::Bool(value) => Key::Bool(*value),
-        Value::Int(value) => Key::Int(*value),
-        Value::Uint(value) => Key::Uint(*value),
-        Value::String(text) => Key::String(text.clone()),
-        Value::Double(value) if *value == (*value as i64) as f64 => Key::Int(*value as i64),
-        Value::Double(value) if *value == (*value as u64) as f64 => Key::Uint(*value as u64),
-        Value::Double(value) => Key::Double(*value),
-        Value::Null => Key::Null,
+        Value::Bool(value) => MapKey::Bool(*value),
+        Value::Int(value) => MapKey::Int(*value),
+        Value::Uint(value) => MapKey::Uint(*value),
+        Value::String(text) => MapKey::String(text.clone()),
+        Value::Double(value) if *value == (*value as i64) as f64 => MapKey::Int(*value as i64),
+        Value::Double(value) if *value == (*value as u64) as f64 => MapKey::Uint(*value as u64),
+        Value::Double(value) => MapKey::Double(*value),
+        Value::Null => MapKey::Null,
         _ => return None,
     })
 }
 
-impl fmt::Debug for Map<'_> {
+impl fmt::Debug for MapValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.entries()).finish()
     }
 }
 
-impl<'a> Map<'a> {
+impl<'a> MapValue<'a> {
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
@@ -122,40 +122,40 @@ impl<'a> Map<'a> {
     }
 
     /// Returns the value of a key; `None` if it is absent, an error if the type is not valid for a key of this map.
-    pub fn find(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Error> {
+    pub fn find_value(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, EvalError> {
         match (self, key) {
-            (Self::Json(..), Value::String(name)) => self.field(name),
-            (Self::Json(_, Some(_)), _) => Err(Error::no_such_overload()),
+            (Self::Json(..), Value::String(name)) => self.find_field(name),
+            (Self::Json(_, Some(_)), _) => Err(EvalError::no_such_overload()),
             (Self::Json(_, None), _) => Ok(None),
             (Self::Composed, _) => Ok(None),
-            (Self::Made(map), _) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
+            (Self::Made(map), _) => Ok(self::to_map_key(key).and_then(|key| map.get(&key).cloned())),
         }
     }
 
     /// Returns the value of a field, by its escaped name.
-    pub fn field(&self, name: &str) -> Result<Option<Value<'a>>, Error> {
+    pub fn find_field(&self, name: &str) -> Result<Option<Value<'a>>, EvalError> {
         match self {
-            Self::Json(map, None) => map.get(name).map(|value| json::value(value, None)).transpose(),
-            Self::Json(map, Some(schema)) => typed(map, *schema, name),
+            Self::Json(map, None) => map.get(name).map(|value| json::convert_json(value, None)).transpose(),
+            Self::Json(map, Some(schema)) => typed_entry(map, *schema, name),
             Self::Composed => Ok(None),
             Self::Made(map) => {
                 // Looked up by a temporary key.
-                let key = Key::String(Text::Shared(name.into()));
+                let key = MapKey::String(StringValue::Shared(name.into()));
                 Ok(map.get(&key).cloned())
             }
         }
     }
 
     /// Returns the keys, with field names escaped.
-    pub fn keys(&self) -> Vec<Key<'a>> {
+    pub fn keys(&self) -> Vec<MapKey<'a>> {
         match self {
-            Self::Json(map, None) => map.keys().map(|key| Key::String(Text::Borrowed(key))).collect(),
+            Self::Json(map, None) => map.keys().map(|key| MapKey::String(StringValue::Borrowed(key))).collect(),
             Self::Json(map, Some(schema)) => {
-                let known = |name: &&'a String| match schema.form() {
-                    Form::Object => schema.property(name).is_some(),
-                    form => matches!(form, Form::Map | Form::Open),
+                let known = |name: &&'a String| match schema.schema_type() {
+                    SchemaType::Object => schema.property_schema(name).is_some(),
+                    form => matches!(form, SchemaType::Map | SchemaType::Open),
                 };
-                map.keys().filter(known).map(|name| Key::String(shown(name, *schema))).collect()
+                map.keys().filter(known).map(|name| MapKey::String(escaped_name(name, *schema))).collect()
             }
             Self::Made(map) => map.keys().cloned().collect(),
             Self::Composed => Vec::new(),
@@ -163,21 +163,21 @@ impl<'a> Map<'a> {
     }
 
     /// Returns all entries; a value that does not conform to its schema is `null`.
-    pub fn entries(&self) -> Vec<(Key<'a>, Value<'a>)> {
-        let value = |key: &Key<'a>| self.find(&key.clone().into()).ok().flatten().unwrap_or(Value::Null);
-        let entry = |key: Key<'a>| fuel::burn().then(|| (key.clone(), value(&key)));
+    pub fn entries(&self) -> Vec<(MapKey<'a>, Value<'a>)> {
+        let value = |key: &MapKey<'a>| self.find_value(&key.clone().into()).ok().flatten().unwrap_or(Value::Null);
+        let entry = |key: MapKey<'a>| fuel::consume_fuel().then(|| (key.clone(), value(&key)));
         self.keys().into_iter().map_while(entry).collect()
     }
 }
 
-fn typed<'a>(
+fn typed_entry<'a>(
     map: &'a serde_json::Map<String, Json>,
     schema: &'a dyn Schema,
     name: &str,
-) -> Result<Option<Value<'a>>, Error> {
-    let object = schema.form() == Form::Object;
-    let escaped = object || schema.form() == Form::Open;
-    let Some(name) = (if escaped { escape::unescape(name) } else { Some(Cow::Borrowed(name)) }) else {
+) -> Result<Option<Value<'a>>, EvalError> {
+    let object = schema.schema_type() == SchemaType::Object;
+    let escaped = object || schema.schema_type() == SchemaType::Open;
+    let Some(name) = (if escaped { escape::unescape_identifier(name) } else { Some(Cow::Borrowed(name)) }) else {
         return Ok(None);
     };
     let Some(value) = map.get(&*name) else { return Ok(None) };
@@ -185,20 +185,20 @@ fn typed<'a>(
     if object && value.is_null() {
         return Ok(None);
     }
-    let property = match schema.form() {
-        Form::Object => schema.property(&name),
-        Form::Map | Form::Open => schema.element(),
+    let property = match schema.schema_type() {
+        SchemaType::Object => schema.property_schema(&name),
+        SchemaType::Map | SchemaType::Open => schema.element_schema(),
         _ => None,
     };
-    property.map(|schema| json::value(value, Some(schema))).transpose()
+    property.map(|schema| json::convert_json(value, Some(schema))).transpose()
 }
 
-fn shown<'a>(name: &'a str, schema: &dyn Schema) -> Text<'a> {
-    if schema.form() != Form::Object {
-        return Text::Borrowed(name);
+fn escaped_name<'a>(name: &'a str, schema: &dyn Schema) -> StringValue<'a> {
+    if schema.schema_type() != SchemaType::Object {
+        return StringValue::Borrowed(name);
     }
-    match escape::escape(name) {
-        Some(Cow::Owned(escaped)) => Text::Shared(escaped.into()),
-        _ => Text::Borrowed(name),
+    match escape::escape_identifier(name) {
+        Some(Cow::Owned(escaped)) => StringValue::Shared(escaped.into()),
+        _ => StringValue::Borrowed(name),
     }
 }

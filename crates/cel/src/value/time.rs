@@ -41,13 +41,13 @@ impl Timestamp {
     }
 
     /// Returns the date and time of day at a UTC offset in seconds.
-    pub(crate) fn civil(self, east: i64) -> Option<civil::DateTime> {
+    pub(crate) fn to_civil(self, east: i64) -> Option<civil::DateTime> {
         EPOCH.checked_add(jiff::SignedDuration::new(self.seconds + east, self.nanos as i32)).ok()
     }
 
     /// Returns the UTC offset of a time zone at this timestamp, in seconds; `None` for an invalid zone. A zone is a
     /// name or `+hh:mm`.
-    pub(crate) fn east(self, zone: &str) -> Option<i64> {
+    pub(crate) fn utc_offset(self, zone: &str) -> Option<i64> {
         if let Some((hours, minutes)) = zone.split_once(':') {
             let hours: i64 = hours.parse().ok()?;
             let minutes: i64 = minutes.parse().ok()?;
@@ -66,7 +66,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(t) = self.civil(0) else { return f.write_str("invalid") };
+        let Some(t) = self.to_civil(0) else { return f.write_str("invalid") };
         write!(
             f,
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
@@ -94,42 +94,42 @@ impl fmt::Display for Duration {
 
 impl Duration {
     /// Formats the duration as Go does: `1h30m0s`.
-    pub fn in_units(self) -> String {
+    pub fn go_format(self) -> String {
         formats::duration::write(self.0)
     }
 }
 
 /// Parses a duration as Go does: `-1.5h30m`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     formats::duration::parse(text).map(Duration)
 }
 
 /// Parses a duration in a document, which may also use days, weeks and spelled-out units.
-pub(crate) fn lenient_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_lenient_duration(text: &str) -> Option<Duration> {
     formats::duration::lenient(text).map(Duration)
 }
 
 /// Parses an RFC 3339 timestamp.
-pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't'])?;
     let at = rest.find(['Z', 'z', '+', '-'])?;
     let (time, zone) = rest.split_at(at);
     let east = match zone {
         "Z" | "z" => 0,
-        _ => offset(zone, true)?,
+        _ => parse_offset(zone, true)?,
     };
-    assemble(date, time, east)
+    assemble_timestamp(date, time, east)
 }
 
 /// Parses a `date`.
-pub(crate) fn date(text: &str) -> Option<Timestamp> {
-    (text.len() == 10).then(|| assemble(text, "00:00:00", 0)).flatten()
+pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
+    (text.len() == 10).then(|| assemble_timestamp(text, "00:00:00", 0)).flatten()
 }
 
 /// Parses a `date-time` of a document: RFC 3339, or without seconds, zone or the colon in its offset.
-pub(crate) fn date_time(text: &str) -> Option<Timestamp> {
-    if let Some(timestamp) = timestamp(text) {
+pub(crate) fn parse_date_time(text: &str) -> Option<Timestamp> {
+    if let Some(timestamp) = parse_timestamp(text) {
         return Some(timestamp);
     }
     let (date, rest) = text.split_at_checked(10)?;
@@ -138,28 +138,28 @@ pub(crate) fn date_time(text: &str) -> Option<Timestamp> {
     let time = if time.len() == 5 { format!("{time}:00") } else { time.into() };
     let east = match zone {
         "" | "Z" => 0,
-        _ => offset(zone, false)?,
+        _ => parse_offset(zone, false)?,
     };
-    assemble(date, &time, east)
+    assemble_timestamp(date, &time, east)
 }
 
-fn offset(zone: &str, colon: bool) -> Option<i64> {
+fn parse_offset(zone: &str, colon: bool) -> Option<i64> {
     let sign = if zone.starts_with('-') { -1 } else { 1 };
     let digits = &zone[1..];
     let (hours, minutes) = if colon { digits.split_once(':')? } else { digits.split_at_checked(2)? };
     if hours.len() != 2 || minutes.len() != 2 {
         return None;
     }
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let (hours, minutes) = (parse_number(hours)?, parse_number(minutes)?);
     (hours <= 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-fn number(text: &str) -> Option<i64> {
+fn parse_number(text: &str) -> Option<i64> {
     text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn assemble(date: &str, time: &str, east: i64) -> Option<Timestamp> {
-    let part = |text: &str, at: usize, len: usize| number(text.get(at..at + len)?);
+fn assemble_timestamp(date: &str, time: &str, east: i64) -> Option<Timestamp> {
+    let part = |text: &str, at: usize, len: usize| parse_number(text.get(at..at + len)?);
     let mark = |text: &str, at: usize, c: u8| (text.as_bytes().get(at) == Some(&c)).then_some(());
     mark(date, 4, b'-')?;
     mark(date, 7, b'-')?;

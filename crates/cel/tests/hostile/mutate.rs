@@ -1,9 +1,9 @@
-//! Expressions to try: those with recorded verdicts, cut, joined and mutated by a seeded generator of numbers.
+//! Mutation of the recorded expressions by a seeded random number generator.
 #![allow(dead_code, reason = "who has coverage mutates on its own")]
 
 use fastrand::Rng;
 
-/// What expressions are made of, some of it more than one token.
+/// Fragments of expressions.
 pub const TOKENS: [&str; 96] = [
     "(",
     ")",
@@ -103,8 +103,8 @@ pub const TOKENS: [&str; 96] = [
     ".charAt(",
 ];
 
-/// The expressions with recorded verdicts.
-pub fn corpus() -> Vec<String> {
+/// Reads the recorded expressions.
+pub fn read_corpus() -> Vec<String> {
     let mut all = Vec::new();
     for line in
         include_str!("../recorded/expressions.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -117,8 +117,8 @@ pub fn corpus() -> Vec<String> {
     all
 }
 
-/// A place where a text may be cut.
-fn cut(rng: &mut Rng, text: &str) -> usize {
+/// Returns a random character boundary of a text.
+fn random_boundary(rng: &mut Rng, text: &str) -> usize {
     let mut at = rng.usize(0..=text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -126,11 +126,11 @@ fn cut(rng: &mut Rng, text: &str) -> usize {
     at
 }
 
-/// An expression of the corpus, changed a few times.
-pub fn mutated(rng: &mut Rng, corpus: &[String]) -> String {
+/// Returns an expression of the corpus with a few random changes.
+pub fn mutate_expression(rng: &mut Rng, corpus: &[String]) -> String {
     let mut text = corpus[rng.usize(0..corpus.len())].clone();
     for _ in 0..rng.usize(1..6) {
-        let (a, b) = (cut(rng, &text), cut(rng, &text));
+        let (a, b) = (random_boundary(rng, &text), random_boundary(rng, &text));
         let (from, to) = (a.min(b), a.max(b));
         match rng.u8(0..6) {
             0 => text.replace_range(from..to, ""),
@@ -138,7 +138,7 @@ pub fn mutated(rng: &mut Rng, corpus: &[String]) -> String {
             2 => text.replace_range(from..to, TOKENS[rng.usize(0..TOKENS.len())]),
             3 => {
                 let other = &corpus[rng.usize(0..corpus.len())];
-                let end = cut(rng, other);
+                let end = random_boundary(rng, other);
                 text.insert_str(from, &other[..end]);
             }
             4 => {

@@ -1,5 +1,4 @@
-//! Tests of the language at its public interface, in one binary. `hostile.rs` is another, because it counts memory by an
-//! allocator of its own.
+//! Tests of the public interface in one binary. `hostile.rs` is separate because it installs its own allocator.
 
 #[path = "../open/mod.rs"]
 mod open;

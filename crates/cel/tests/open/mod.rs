@@ -1,37 +1,37 @@
-//! Types that may be created, as mutations have them.
+//! Constructible object types, as in mutating admission policies.
 
 use std::sync::Arc;
 
 use ferry_cel::{ObjectType, Type, TypeResolver};
 
-/// Every field of `Object.a` is an `Object.a.b` or anything.
+/// An object type whose fields `spec` and `metadata` are objects and whose other fields are `dyn`.
 #[derive(Debug)]
-struct Open(String);
+struct OpenObjectType(String);
 
-impl ObjectType for Open {
-    fn name(&self) -> &str {
+impl ObjectType for OpenObjectType {
+    fn type_name(&self) -> &str {
         &self.0
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
+    fn field_type(&self, name: &str) -> Option<Type> {
         match name {
-            "spec" | "metadata" => Some(Type::object(Open(format!("{}.{name}", self.0)))),
+            "spec" | "metadata" => Some(Type::object_of(OpenObjectType(format!("{}.{name}", self.0)))),
             "op" => Some(Type::String),
             _ => Some(Type::Dyn),
         }
     }
 
-    fn creatable(&self) -> bool {
+    fn is_constructible(&self) -> bool {
         true
     }
 }
 
-/// Finds them.
-pub struct Types;
+/// Resolves `JSONPatch`, `Object` and `Object.…`.
+pub struct OpenTypeResolver;
 
-impl TypeResolver for Types {
-    fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
+impl TypeResolver for OpenTypeResolver {
+    fn resolve_type(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
         let known = name == "JSONPatch" || name == "Object" || name.starts_with("Object.");
-        known.then(|| Arc::new(Open(name.into())) as Arc<dyn ObjectType>)
+        known.then(|| Arc::new(OpenObjectType(name.into())) as Arc<dyn ObjectType>)
     }
 }

@@ -1,36 +1,39 @@
 //! Values as the recording program writes them.
 
-use ferry_cel::{Key, Map, Type, Value};
+use ferry_cel::{MapKey, MapValue, Type, Value};
 
-/// As the recording program writes values.
-pub fn render(value: &Value<'_>) -> String {
+/// Formats a value as the recording program does.
+pub fn render_value(value: &Value<'_>) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => format!("{value}u"),
-        Value::Double(value) => format!("double {}", double(*value)),
+        Value::Double(value) => format!("double {}", render_double(*value)),
         Value::String(text) => serde_json::to_string(&**text).expect("text is JSON"),
         Value::Bytes(bytes) => format!("bytes {}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
         Value::Timestamp(timestamp) => format!("timestamp {timestamp}"),
-        Value::Duration(duration) => format!("duration {}", duration.in_units()),
+        Value::Duration(duration) => format!("duration {}", duration.go_format()),
         Value::Optional(None) => "none".into(),
-        Value::Optional(Some(value)) => format!("optional {}", render(value)),
-        Value::List(list) => format!("[{}]", list.iter().map(|item| render(&item)).collect::<Vec<_>>().join(", ")),
-        Value::Map(map) => entries(map),
-        Value::Type(ty) => format!("type {}", type_name(ty)),
-        other => format!("a {}", type_name(&other.type_of())),
+        Value::Optional(Some(value)) => format!("optional {}", render_value(value)),
+        Value::List(list) => {
+            format!("[{}]", list.iter().map(|item| render_value(&item)).collect::<Vec<_>>().join(", "))
+        }
+        Value::Map(map) => render_entries(map),
+        Value::Type(ty) => format!("type {}", render_type(ty)),
+        other => format!("a {}", render_type(&other.type_of())),
     }
 }
 
-fn entries(map: &Map<'_>) -> String {
-    let entry = |(key, value): (Key<'_>, Value<'_>)| format!("{}: {}", render(&key.into()), render(&value));
+fn render_entries(map: &MapValue<'_>) -> String {
+    let entry =
+        |(key, value): (MapKey<'_>, Value<'_>)| format!("{}: {}", render_value(&key.into()), render_value(&value));
     let mut entries: Vec<_> = map.entries().into_iter().map(entry).collect();
     entries.sort();
     format!("{{{}}}", entries.join(", "))
 }
 
-fn type_name(ty: &Type) -> String {
+fn render_type(ty: &Type) -> String {
     match ty {
         Type::List(_) => "list".into(),
         Type::Map(_) => "map".into(),
@@ -43,7 +46,7 @@ fn type_name(ty: &Type) -> String {
     }
 }
 
-fn double(value: f64) -> String {
+fn render_double(value: f64) -> String {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -1,21 +1,22 @@
-//! The world in which expressions are tried: a typed variable `self` after an OpenAPI schema, an untyped `object`, and an
-//! authorizer with simple rules. The program that records verdicts has the same.
+//! The test environment: a variable `self` typed by an OpenAPI schema, an untyped `object`, and an authorizer with simple
+//! rules. `tests/go-cel` records its results with the same environment.
 
 use std::{fmt, sync::Arc};
 
 use ferry_cel::{
-    Authorizer, Check, Decision, Environment, Form, ObjectType, Range, Schema, Sizes, Target, Type, Value,
+    AuthorizationCheck, AuthorizationDecision, Authorizer, CheckTarget, CostEstimate, Environment, ObjectType, Schema,
+    SchemaType, SizeEstimator, Type, Value,
 };
 use serde_json::{Map as Object, Value as Json, json};
 
-pub struct World {
+pub struct TestFixture {
     pub environment: Environment,
-    schema: Arc<Node>,
+    schema: Arc<SchemaNode>,
     this: Json,
     object: Json,
 }
 
-impl World {
+impl TestFixture {
     pub fn new() -> Self {
         let read = |text: &str| serde_json::from_str::<Json>(text).expect("test data is JSON");
         let mut document = read(include_str!("../recorded/schema.json"));
@@ -25,63 +26,63 @@ impl World {
         properties.insert("kind".into(), text.clone());
         let meta = json!({"type": "object", "properties": {"name": text, "generateName": text}});
         properties.insert("metadata".into(), meta);
-        let schema = Arc::new(Node::new(&document));
+        let schema = Arc::new(SchemaNode::new(&document));
         let environment = Environment::new()
-            .variable("self", schema.ty("Self"))
-            .variable("object", Type::Dyn)
-            .variable("authorizer", Type::AUTHORIZER)
-            .json_patch();
+            .with_variable("self", schema.cel_type("Self"))
+            .with_variable("object", Type::Dyn)
+            .with_variable("authorizer", Type::AUTHORIZER)
+            .with_json_patch_library();
         let (this, object) =
             (read(include_str!("../recorded/self.json")), read(include_str!("../recorded/object.json")));
         Self { environment, schema, this, object }
     }
 
-    pub fn variables(&self) -> [(&str, Value<'_>); 3] {
+    pub fn variable_values(&self) -> [(&str, Value<'_>); 3] {
         [
-            ("self", Value::document(&self.this, Some(&*self.schema)).expect("the object fits its schema")),
-            ("object", Value::document(&self.object, None).expect("any object is fine")),
-            ("authorizer", Value::authorizer(Arc::new(Rules))),
+            ("self", Value::from_json(&self.this, Some(&*self.schema)).expect("the object fits its schema")),
+            ("object", Value::from_json(&self.object, None).expect("any object is fine")),
+            ("authorizer", Value::from_authorizer(Arc::new(TestAuthorizer))),
         ]
     }
 }
 
-impl Sizes for World {
-    fn size(&self, path: &[&str]) -> Option<Range> {
+impl SizeEstimator for TestFixture {
+    fn estimate_size(&self, path: &[&str]) -> Option<CostEstimate> {
         let (first, rest) = path.split_first()?;
         if *first != "self" {
             return None;
         }
-        let mut at: &Node = &self.schema;
+        let mut at: &SchemaNode = &self.schema;
         for step in rest {
             at = match *step {
                 "@items" | "@values" => at.element.as_deref()?,
-                "@keys" if matches!(at.form, Form::Map) => return Some(Range { min: 0, max: 0 }),
+                "@keys" if matches!(at.form, SchemaType::Map) => return Some(CostEstimate { min: 0, max: 0 }),
                 "@keys" | "@indices" => return None,
-                name => at.fields.get(&*ferry_cel::unescape(name)?)?,
+                name => at.fields.get(&*ferry_cel::unescape_identifier(name)?)?,
             };
         }
-        Some(Range { min: 0, max: at.most })
+        Some(CostEstimate { min: 0, max: at.most })
     }
 }
 
-/// A node of an OpenAPI schema, with what Kubernetes derives from it.
+/// A node of an OpenAPI schema with its derived size bounds.
 #[derive(Debug)]
-struct Node {
-    form: Form,
+struct SchemaNode {
+    form: SchemaType,
     nullable: bool,
-    fields: std::collections::BTreeMap<String, Arc<Node>>,
-    element: Option<Arc<Node>>,
+    fields: std::collections::BTreeMap<String, Arc<SchemaNode>>,
+    element: Option<Arc<SchemaNode>>,
     keys: Vec<String>,
     most: u64,
-    /// The size of the smallest JSON that fits.
+    /// The size of the smallest conforming JSON.
     least: u64,
 }
 
 const REQUEST: u64 = 3 * 1024 * 1024;
 
-impl Node {
+impl SchemaNode {
     fn new(schema: &Json) -> Self {
-        let form = form(schema);
+        let form = parse_schema_type(schema);
         let fields: std::collections::BTreeMap<_, _> = schema["properties"]
             .as_object()
             .unwrap_or(&Object::new())
@@ -99,18 +100,20 @@ impl Node {
             values.filter_map(|value| value.as_str().map(|text| text.len() as u64)).max()
         };
         let (least, most) = match form {
-            Form::List | Form::SetList | Form::MapList => (2, limit("maxItems").unwrap_or((REQUEST - 2) / (each + 1))),
-            Form::Map => (2, limit("maxProperties").unwrap_or((REQUEST - 2) / (each + 6))),
-            Form::Bytes => (2, limit("maxLength").unwrap_or(REQUEST - 2)),
-            Form::Duration => (3, 32),
-            Form::Date => (12, 12),
-            Form::DateTime => (21, 32),
-            Form::String | Form::IntOrString => {
-                let most = limit("maxLength").map(|most| most * 4).or_else(longest).unwrap_or(REQUEST - 2);
-                (if form == Form::String { 2 } else { 1 }, most)
+            SchemaType::List | SchemaType::SetList | SchemaType::MapList => {
+                (2, limit("maxItems").unwrap_or((REQUEST - 2) / (each + 1)))
             }
-            Form::Boolean => (4, 0),
-            Form::Number | Form::Integer => (1, 0),
+            SchemaType::Map => (2, limit("maxProperties").unwrap_or((REQUEST - 2) / (each + 6))),
+            SchemaType::Bytes => (2, limit("maxLength").unwrap_or(REQUEST - 2)),
+            SchemaType::Duration => (3, 32),
+            SchemaType::Date => (12, 12),
+            SchemaType::DateTime => (21, 32),
+            SchemaType::String | SchemaType::IntOrString => {
+                let most = limit("maxLength").map(|most| most * 4).or_else(longest).unwrap_or(REQUEST - 2);
+                (if form == SchemaType::String { 2 } else { 1 }, most)
+            }
+            SchemaType::Boolean => (4, 0),
+            SchemaType::Number | SchemaType::Integer => (1, 0),
             _ => {
                 let required = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str);
                 let size = |name: &str| name.len() as u64 + fields.get(name).map_or(0, |field| field.least) + 4;
@@ -121,118 +124,130 @@ impl Node {
         Self { form, nullable, fields, element, keys, most, least }
     }
 
-    fn ty(self: &Arc<Self>, name: &str) -> Type {
+    fn cel_type(self: &Arc<Self>, name: &str) -> Type {
         match self.form {
-            Form::Object | Form::Opaque => Type::object(Named { name: name.into(), node: self.clone() }),
-            Form::Map => Type::map(Type::String, self.element_type(&format!("{name}.@elem"))),
-            Form::List | Form::SetList | Form::MapList => Type::list(self.element_type(&format!("{name}.@idx"))),
-            Form::String => Type::String,
-            Form::Bytes => Type::Bytes,
-            Form::Date | Form::DateTime => Type::Timestamp,
-            Form::Duration => Type::Duration,
-            Form::Number => Type::Double,
-            Form::Integer => Type::Int,
-            Form::Boolean => Type::Bool,
-            Form::IntOrString | Form::Unknown | Form::Open => Type::Dyn,
+            SchemaType::Object | SchemaType::Opaque => {
+                Type::object_of(SchemaObjectType { name: name.into(), node: self.clone() })
+            }
+            SchemaType::Map => Type::map_of(Type::String, self.element_type(&format!("{name}.@elem"))),
+            SchemaType::List | SchemaType::SetList | SchemaType::MapList => {
+                Type::list_of(self.element_type(&format!("{name}.@idx")))
+            }
+            SchemaType::String => Type::String,
+            SchemaType::Bytes => Type::Bytes,
+            SchemaType::Date | SchemaType::DateTime => Type::Timestamp,
+            SchemaType::Duration => Type::Duration,
+            SchemaType::Number => Type::Double,
+            SchemaType::Integer => Type::Int,
+            SchemaType::Boolean => Type::Bool,
+            SchemaType::IntOrString | SchemaType::Unknown | SchemaType::Open => Type::Dyn,
         }
     }
 
     fn element_type(&self, name: &str) -> Type {
-        self.element.as_ref().map_or(Type::Dyn, |element| element.ty(name))
+        self.element.as_ref().map_or(Type::Dyn, |element| element.cel_type(name))
     }
 }
 
-fn form(schema: &Json) -> Form {
+fn parse_schema_type(schema: &Json) -> SchemaType {
     if schema["x-kubernetes-int-or-string"] == true {
-        return Form::IntOrString;
+        return SchemaType::IntOrString;
     }
     match (schema["type"].as_str(), schema["format"].as_str()) {
-        (Some("object"), _) if schema.get("properties").is_some() => Form::Object,
-        (Some("object"), _) if schema["additionalProperties"].is_object() => Form::Map,
-        (Some("object"), _) => Form::Opaque,
+        (Some("object"), _) if schema.get("properties").is_some() => SchemaType::Object,
+        (Some("object"), _) if schema["additionalProperties"].is_object() => SchemaType::Map,
+        (Some("object"), _) => SchemaType::Opaque,
         (Some("array"), _) => match schema["x-kubernetes-list-type"].as_str() {
-            Some("set") => Form::SetList,
-            Some("map") => Form::MapList,
-            _ => Form::List,
+            Some("set") => SchemaType::SetList,
+            Some("map") => SchemaType::MapList,
+            _ => SchemaType::List,
         },
-        (Some("string"), Some("byte")) => Form::Bytes,
-        (Some("string"), Some("date")) => Form::Date,
-        (Some("string"), Some("date-time")) => Form::DateTime,
-        (Some("string"), Some("duration")) => Form::Duration,
-        (Some("string"), _) => Form::String,
-        (Some("number"), _) => Form::Number,
-        (Some("integer"), _) => Form::Integer,
-        (Some("boolean"), _) => Form::Boolean,
-        _ => Form::Unknown,
+        (Some("string"), Some("byte")) => SchemaType::Bytes,
+        (Some("string"), Some("date")) => SchemaType::Date,
+        (Some("string"), Some("date-time")) => SchemaType::DateTime,
+        (Some("string"), Some("duration")) => SchemaType::Duration,
+        (Some("string"), _) => SchemaType::String,
+        (Some("number"), _) => SchemaType::Number,
+        (Some("integer"), _) => SchemaType::Integer,
+        (Some("boolean"), _) => SchemaType::Boolean,
+        _ => SchemaType::Unknown,
     }
 }
 
-impl Schema for Node {
-    fn form(&self) -> Form {
+impl Schema for SchemaNode {
+    fn schema_type(&self) -> SchemaType {
         self.form
     }
 
-    fn nullable(&self) -> bool {
+    fn is_nullable(&self) -> bool {
         self.nullable
     }
 
-    fn property(&self, name: &str) -> Option<&dyn Schema> {
+    fn property_schema(&self, name: &str) -> Option<&dyn Schema> {
         self.fields.get(name).map(|node| &**node as &dyn Schema)
     }
 
-    fn element(&self) -> Option<&dyn Schema> {
+    fn element_schema(&self) -> Option<&dyn Schema> {
         self.element.as_deref().map(|node| node as &dyn Schema)
     }
 
-    fn keys(&self) -> &[String] {
+    fn list_map_keys(&self) -> &[String] {
         &self.keys
     }
 }
 
-struct Named {
+struct SchemaObjectType {
     name: String,
-    node: Arc<Node>,
+    node: Arc<SchemaNode>,
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for SchemaObjectType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl ObjectType for Named {
-    fn name(&self) -> &str {
+impl ObjectType for SchemaObjectType {
+    fn type_name(&self) -> &str {
         &self.name
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
-        let field = self.node.fields.get(&*ferry_cel::unescape(name)?)?;
-        Some(field.ty(&format!("{}.{name}", self.name)))
+    fn field_type(&self, name: &str) -> Option<Type> {
+        let field = self.node.fields.get(&*ferry_cel::unescape_identifier(name)?)?;
+        Some(field.cel_type(&format!("{}.{name}", self.name)))
     }
 }
 
-/// Alice may get everything.
-struct Rules;
+/// Allows `alice` to `get` everything.
+struct TestAuthorizer;
 
-impl Authorizer for Rules {
-    fn check(&self, check: &Check<'_>) -> Decision {
+impl Authorizer for TestAuthorizer {
+    fn authorize_check(&self, check: &AuthorizationCheck<'_>) -> AuthorizationDecision {
         let user = match check.service_account {
             Some((namespace, name)) => format!("system:serviceaccount:{namespace}:{name}"),
             None => "alice".into(),
         };
         if check.verb == "fail" {
-            return Decision { error: Some(format!("no answer for {user}")), ..Decision::default() };
+            return AuthorizationDecision {
+                error: Some(format!("no answer for {user}")),
+                ..AuthorizationDecision::default()
+            };
         }
         if user != "alice" {
-            return Decision { reason: format!("not alice but {user}"), ..Decision::default() };
+            return AuthorizationDecision {
+                reason: format!("not alice but {user}"),
+                ..AuthorizationDecision::default()
+            };
         }
         let reason = match check.target {
-            Target::Path(path) => ["", "", "", "", "", path].join("|"),
-            Target::Resource(at) => [&*at.group, &at.resource, &at.subresource, &at.namespace, &at.name, ""].join("|"),
+            CheckTarget::Path(path) => ["", "", "", "", "", path].join("|"),
+            CheckTarget::Resource(at) => {
+                [&*at.group, &at.resource, &at.subresource, &at.namespace, &at.name, ""].join("|")
+            }
         };
         match check.verb {
-            "get" => Decision { allowed: true, reason, error: None },
-            _ => Decision::default(),
+            "get" => AuthorizationDecision { allowed: true, reason, error: None },
+            _ => AuthorizationDecision::default(),
         }
     }
 }

@@ -33,14 +33,14 @@ pub struct Uses {
 /// The environment with all variables, in the order of their indexes.
 static ALL: LazyLock<Environment> = LazyLock::new(|| {
     Environment::new()
-        .variable("object", Type::Dyn)
-        .variable("oldObject", Type::Dyn)
-        .variable("namespaceObject", NAMESPACE.ty())
-        .variable("request", REQUEST.ty())
-        .variable("variables", Type::Dyn)
-        .variable("params", Type::Dyn)
-        .variable("authorizer", Type::AUTHORIZER)
-        .variable("authorizer.requestResource", Type::RESOURCE_CHECK)
+        .with_variable("object", Type::Dyn)
+        .with_variable("oldObject", Type::Dyn)
+        .with_variable("namespaceObject", NAMESPACE.ty())
+        .with_variable("request", REQUEST.ty())
+        .with_variable("variables", Type::Dyn)
+        .with_variable("params", Type::Dyn)
+        .with_variable("authorizer", Type::AUTHORIZER)
+        .with_variable("authorizer.requestResource", Type::RESOURCE_CHECK)
 });
 
 /// The known types of the objects that a policy is type-checked with.
@@ -62,7 +62,7 @@ pub struct Compiler {
 impl Compiler {
     /// Creates a compiler without `variables`, as for match conditions.
     pub fn plain() -> Self {
-        Self { base: ALL.clone().without("variables"), variables: None }
+        Self { base: ALL.clone().without_variable("variables"), variables: None }
     }
 
     /// Creates a compiler for the expressions of a policy.
@@ -74,10 +74,10 @@ impl Compiler {
     pub fn typed(subject: &Subject) -> Self {
         let mut base = ALL.clone();
         if let Some(object) = &subject.object {
-            base = base.variable("object", object.clone()).variable("oldObject", object.clone());
+            base = base.with_variable("object", object.clone()).with_variable("oldObject", object.clone());
         }
         if let Some(params) = &subject.params {
-            base = base.variable("params", params.clone());
+            base = base.with_variable("params", params.clone());
         }
         Self { base, variables: Some(Vec::new()) }
     }
@@ -103,7 +103,7 @@ impl Compiler {
         let mut composition = Composition::new();
         for (name, source) in all {
             let compiled = self.variable(name, source, uses);
-            composition.add(name, compiled.map(|compiled| compiled.program).map_err(|fault| fault.detail));
+            composition.add_variable(name, compiled.map(|compiled| compiled.program).map_err(|fault| fault.detail));
         }
         composition
     }
@@ -112,16 +112,16 @@ impl Compiler {
     pub fn environment(&self, uses: Uses) -> Environment {
         let mut environment = self.base.clone();
         if let Some(variables) = &self.variables {
-            environment = environment.variable("variables", Type::object(Variables(variables.clone())));
+            environment = environment.with_variable("variables", Type::object_of(Variables(variables.clone())));
         }
         if !uses.params {
-            environment = environment.without("params");
+            environment = environment.without_variable("params");
         }
         if !uses.authorizer {
-            environment = environment.without("authorizer").without("authorizer.requestResource");
+            environment = environment.without_variable("authorizer").without_variable("authorizer.requestResource");
         }
         if uses.patches {
-            environment = environment.types(Arc::new(Patches)).json_patch();
+            environment = environment.with_types(Arc::new(Patches)).with_json_patch_library();
         }
         environment
     }
@@ -130,8 +130,8 @@ impl Compiler {
 /// Returns the declared type of a variable: primitive types and lists and maps of them are kept, others become `dyn`.
 fn declared(ty: &Type) -> Type {
     match ty {
-        Type::List(of) => Type::list(declared(of)),
-        Type::Map(of) => Type::map(declared(&of.0), declared(&of.1)),
+        Type::List(of) => Type::list_of(declared(of)),
+        Type::Map(of) => Type::map_of(declared(&of.0), declared(&of.1)),
         Type::Bool
         | Type::Bytes
         | Type::Double
@@ -150,11 +150,11 @@ fn declared(ty: &Type) -> Type {
 struct Variables(Vec<(String, Type)>);
 
 impl ObjectType for Variables {
-    fn name(&self) -> &str {
+    fn type_name(&self) -> &str {
         "kubernetes.variables"
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
+    fn field_type(&self, name: &str) -> Option<Type> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, ty)| ty.clone())
     }
 }
@@ -163,7 +163,7 @@ impl ObjectType for Variables {
 struct Patches;
 
 impl TypeResolver for Patches {
-    fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
+    fn resolve_type(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
         let object = name == "Object" || name.starts_with("Object.");
         (object || name == "JSONPatch").then(|| Arc::new(Patch(name.to_owned())) as Arc<dyn ObjectType>)
     }
@@ -174,11 +174,11 @@ impl TypeResolver for Patches {
 pub(super) struct Patch(pub String);
 
 impl ObjectType for Patch {
-    fn name(&self) -> &str {
+    fn type_name(&self) -> &str {
         &self.0
     }
 
-    fn field(&self, name: &str) -> Option<Type> {
+    fn field_type(&self, name: &str) -> Option<Type> {
         match (self.0.as_str(), name) {
             ("JSONPatch", "op" | "path" | "from") => Some(Type::String),
             ("JSONPatch", "value") => Some(Type::Dyn),
@@ -187,7 +187,7 @@ impl ObjectType for Patch {
         }
     }
 
-    fn creatable(&self) -> bool {
+    fn is_constructible(&self) -> bool {
         true
     }
 }

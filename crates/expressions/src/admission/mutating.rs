@@ -50,12 +50,12 @@ pub enum Change {
 
 /// Returns the type that an `applyConfiguration` expression must have.
 pub(super) fn applied() -> Type {
-    Type::object(Patch("Object".to_owned()))
+    Type::object_of(Patch("Object".to_owned()))
 }
 
 /// Returns the type that a `jsonPatch` expression must have.
 pub(super) fn operations() -> Type {
-    Type::list(Type::object(Patch("JSONPatch".to_owned())))
+    Type::list_of(Type::object_of(Patch("JSONPatch".to_owned())))
 }
 
 impl MutatingPolicy {

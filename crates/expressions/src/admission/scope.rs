@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::Value as Json;
-use cel::{Authorizer, Bindings, Budget, Composition, Resource, Value};
+use cel::{Activation, Authorizer, Composition, CostTracker, ResourceAttributes, Value};
 
 use super::compiler::number;
 use crate::compile::{Compiled, Fault, PER_CALL};
@@ -34,7 +34,7 @@ pub struct Input<'a> {
     /// `authorizer`: performs authorization checks.
     pub authorizer: Arc<dyn Authorizer>,
     /// The resource of `authorizer.requestResource`.
-    pub resource: Resource,
+    pub resource: ResourceAttributes,
 }
 
 /// The cost budget is exceeded; all results are discarded.
@@ -56,28 +56,28 @@ pub(super) struct Shows {
 
 /// Evaluates several expressions that share variables and a cost budget.
 pub(super) struct Scope<'a> {
-    bindings: Bindings<'a>,
+    bindings: Activation<'a>,
     /// The remaining cost budget.
     pub left: u64,
 }
 
 impl<'a> Scope<'a> {
     pub fn new(input: &Input<'a>, composition: Option<&'a Composition>, shows: Shows, budget: u64) -> Self {
-        let mut bindings = Bindings::new();
-        let document = |json: &'a Json| Value::document(json, None).unwrap_or(Value::Null);
-        bindings.set(number::OBJECT, document(input.object));
-        bindings.set(number::OLD_OBJECT, document(input.old_object));
-        bindings.set(number::NAMESPACE, if shows.namespace { document(input.namespace) } else { Value::Null });
-        bindings.set(number::REQUEST, document(input.request));
-        bindings.set(number::PARAMS, document(input.params));
+        let mut bindings = Activation::new();
+        let document = |json: &'a Json| Value::from_json(json, None).unwrap_or(Value::Null);
+        bindings.bind_value(number::OBJECT, document(input.object));
+        bindings.bind_value(number::OLD_OBJECT, document(input.old_object));
+        bindings.bind_value(number::NAMESPACE, if shows.namespace { document(input.namespace) } else { Value::Null });
+        bindings.bind_value(number::REQUEST, document(input.request));
+        bindings.bind_value(number::PARAMS, document(input.params));
         if shows.authorizer {
             let authorizer = &input.authorizer;
-            bindings.set(number::AUTHORIZER, Value::authorizer(authorizer.clone()));
-            let check = Value::resource_check(authorizer.clone(), input.resource.clone());
-            bindings.set(number::REQUEST_RESOURCE, check);
+            bindings.bind_value(number::AUTHORIZER, Value::from_authorizer(authorizer.clone()));
+            let check = Value::from_resource_check(authorizer.clone(), input.resource.clone());
+            bindings.bind_value(number::REQUEST_RESOURCE, check);
         }
         if let Some(composition) = composition {
-            bindings.compose(number::VARIABLES, composition, PER_CALL);
+            bindings.bind_composition(number::VARIABLES, composition, PER_CALL);
         }
         Self { bindings, left: budget }
     }
@@ -91,10 +91,10 @@ impl<'a> Scope<'a> {
             Ok(compiled) => compiled,
             Err(fault) => return Ok(Err(format!("compilation error: {fault}"))),
         };
-        let mut budget = Budget::new(PER_CALL);
+        let mut budget = CostTracker::new(PER_CALL);
         let outcome = compiled.program.run(&self.bindings, &mut budget);
         self.spend(self.bindings.take_composed_cost())?;
-        self.spend(budget.spent())?;
+        self.spend(budget.actual_cost())?;
         Ok(outcome.map_err(|error| format!("expression '{}' resulted in error: {error}", compiled.source)))
     }
 

@@ -4,7 +4,7 @@
 use crate::issue::Issues;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum TokenKind {
     Equals,
     NotEquals,
     In,
@@ -43,9 +43,9 @@ pub(super) enum Token {
     End,
 }
 
-impl Token {
+impl TokenKind {
     /// Returns the token's name in "expecting" messages.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn display_name(self) -> &'static str {
         match self {
             Self::Equals => "'=='",
             Self::NotEquals => "'!='",
@@ -89,103 +89,103 @@ impl Token {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lexeme {
-    pub(super) token: Token,
+    pub(super) token: TokenKind,
     pub(super) start: u32,
     pub(super) end: u32,
 }
 
 /// Splits a source into tokens, ending with `End`.
-pub(super) fn lex(source: &str, issues: &mut Issues) -> Vec<Lexeme> {
+pub(super) fn tokenize(source: &str, issues: &mut Issues) -> Vec<Lexeme> {
     let mut lexemes = Vec::new();
     let mut at = 0;
     while at < source.len() {
         let rest = &source[at..];
-        match scan(rest) {
-            Scan::Space(len) => at += len,
-            Scan::Token(token, len) => {
+        match scan_token(rest) {
+            ScanResult::Space(len) => at += len,
+            ScanResult::Token(token, len) => {
                 lexemes.push(Lexeme { token, start: at as u32, end: (at + len) as u32 });
                 at += len;
             }
-            Scan::Bad(len) => {
-                issues.add(at as u32, format!("Syntax error: token recognition error at: '{}'", &rest[..len]));
+            ScanResult::Bad(len) => {
+                issues.report_error(at as u32, format!("Syntax error: token recognition error at: '{}'", &rest[..len]));
                 at += len;
             }
         }
     }
     let end = source.len() as u32;
-    lexemes.push(Lexeme { token: Token::End, start: end, end });
+    lexemes.push(Lexeme { token: TokenKind::End, start: end, end });
     lexemes
 }
 
-enum Scan {
+enum ScanResult {
     Space(usize),
-    Token(Token, usize),
+    Token(TokenKind, usize),
     Bad(usize),
 }
 
 /// Scans the first token of a non-empty string.
-fn scan(text: &str) -> Scan {
+fn scan_token(text: &str) -> ScanResult {
     let bytes = text.as_bytes();
     match bytes[0] {
-        b' ' | b'\t' | b'\r' | b'\n' | 0x0c => Scan::Space(1),
-        b'/' if bytes.get(1) == Some(&b'/') => Scan::Space(text.find('\n').unwrap_or(text.len())),
-        b'"' | b'\'' => quoted(text, 0, false, Token::String),
-        b'0'..=b'9' => number(bytes),
-        b'.' if bytes.get(1).is_some_and(u8::is_ascii_digit) => number(bytes),
-        b'`' => escaped(text),
-        first if first == b'_' || first.is_ascii_alphabetic() => word(text),
-        _ => symbol(text),
+        b' ' | b'\t' | b'\r' | b'\n' | 0x0c => ScanResult::Space(1),
+        b'/' if bytes.get(1) == Some(&b'/') => ScanResult::Space(text.find('\n').unwrap_or(text.len())),
+        b'"' | b'\'' => scan_quoted(text, 0, false, TokenKind::String),
+        b'0'..=b'9' => scan_number(bytes),
+        b'.' if bytes.get(1).is_some_and(u8::is_ascii_digit) => scan_number(bytes),
+        b'`' => scan_escaped_identifier(text),
+        first if first == b'_' || first.is_ascii_alphabetic() => scan_word(text),
+        _ => scan_symbol(text),
     }
 }
 
-fn word(text: &str) -> Scan {
-    if let Some((prefix, raw, token)) = prefix(text.as_bytes())
-        && let quoted @ Scan::Token(..) = quoted(text, prefix, raw, token)
+fn scan_word(text: &str) -> ScanResult {
+    if let Some((prefix, raw, token)) = literal_prefix(text.as_bytes())
+        && let quoted @ ScanResult::Token(..) = scan_quoted(text, prefix, raw, token)
     {
         return quoted;
     }
     let len = text.bytes().take_while(|c| *c == b'_' || c.is_ascii_alphanumeric()).count();
     let token = match &text[..len] {
-        "in" => Token::In,
-        "true" => Token::True,
-        "false" => Token::False,
-        "null" => Token::Null,
-        _ => Token::Identifier,
+        "in" => TokenKind::In,
+        "true" => TokenKind::True,
+        "false" => TokenKind::False,
+        "null" => TokenKind::Null,
+        _ => TokenKind::Identifier,
     };
-    Scan::Token(token, len)
+    ScanResult::Token(token, len)
 }
 
 /// Parses the letters before a quote: their number, whether the literal is raw, and its token.
-fn prefix(bytes: &[u8]) -> Option<(usize, bool, Token)> {
+fn literal_prefix(bytes: &[u8]) -> Option<(usize, bool, TokenKind)> {
     let quote = |at: usize| matches!(bytes.get(at), Some(b'"' | b'\''));
     let is = |at: usize, letter: u8| bytes.get(at).is_some_and(|c| c.eq_ignore_ascii_case(&letter));
     match () {
-        () if is(0, b'r') && quote(1) => Some((1, true, Token::String)),
-        () if is(0, b'b') && quote(1) => Some((1, false, Token::Bytes)),
-        () if is(0, b'b') && is(1, b'r') && quote(2) => Some((2, true, Token::Bytes)),
+        () if is(0, b'r') && quote(1) => Some((1, true, TokenKind::String)),
+        () if is(0, b'b') && quote(1) => Some((1, false, TokenKind::Bytes)),
+        () if is(0, b'b') && is(1, b'r') && quote(2) => Some((2, true, TokenKind::Bytes)),
         () => None,
     }
 }
 
 /// Scans a literal whose quote is at `start`; an invalid one is skipped up to the error.
-fn quoted(text: &str, start: usize, raw: bool, token: Token) -> Scan {
+fn scan_quoted(text: &str, start: usize, raw: bool, token: TokenKind) -> ScanResult {
     let quote = &text[start..=start];
     let triple = quote.repeat(3);
     let body = &text[start..];
     if body.starts_with(&triple)
-        && let Ok(len) = closed(&body[3..], &triple, raw)
+        && let Ok(len) = quoted_length(&body[3..], &triple, raw)
     {
-        return Scan::Token(token, start + 3 + len);
+        return ScanResult::Token(token, start + 3 + len);
     }
-    match closed(&body[1..], quote, raw) {
-        Ok(len) => Scan::Token(token, start + 1 + len),
-        Err(len) => Scan::Bad(start + 1 + len),
+    match quoted_length(&body[1..], quote, raw) {
+        Ok(len) => ScanResult::Token(token, start + 1 + len),
+        Err(len) => ScanResult::Bad(start + 1 + len),
     }
 }
 
 /// Returns the length up to and including the closing quotes; `Err` is the length up to and including an invalid
 /// character.
-fn closed(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
+fn quoted_length(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
     let mut at = 0;
     while at < body.len() {
         let rest = &body[at..];
@@ -195,7 +195,7 @@ fn closed(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
         let c = rest.chars().next().map_or(1, char::len_utf8);
         match rest.as_bytes()[0] {
             b'\n' | b'\r' if quotes.len() == 1 => return Err(at + 1),
-            b'\\' if !raw => match escape(rest) {
+            b'\\' if !raw => match escape_length(rest) {
                 Ok(len) => at += len,
                 Err(len) => return Err(at + len),
             },
@@ -206,11 +206,11 @@ fn closed(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
 }
 
 /// Returns the length of the escape at the start of a string; `Err` is the length at which it is invalid.
-fn escape(text: &str) -> Result<usize, usize> {
+fn escape_length(text: &str) -> Result<usize, usize> {
     let bytes = text.as_bytes();
     let digits = |from: usize, count: usize, good: fn(&u8) -> bool| {
         let found = bytes.iter().skip(from).take(count).take_while(|c| good(c)).count();
-        if found == count { Ok(from + count) } else { Err(beyond(text, from + found)) }
+        if found == count { Ok(from + count) } else { Err(char_end(text, from + found)) }
     };
     match bytes.get(1) {
         Some(b'a' | b'b' | b'f' | b'n' | b'r' | b't' | b'v' | b'"' | b'\'' | b'\\' | b'?' | b'`') => Ok(2),
@@ -218,24 +218,24 @@ fn escape(text: &str) -> Result<usize, usize> {
         Some(b'u') => digits(2, 4, u8::is_ascii_hexdigit),
         Some(b'U') => digits(2, 8, u8::is_ascii_hexdigit),
         Some(b'0'..=b'3') => digits(2, 2, |c| matches!(c, b'0'..=b'7')),
-        _ => Err(beyond(text, 1)),
+        _ => Err(char_end(text, 1)),
     }
 }
 
 /// Returns the end of the character at an offset.
-fn beyond(text: &str, at: usize) -> usize {
+fn char_end(text: &str, at: usize) -> usize {
     at + text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
 }
 
-fn number(bytes: &[u8]) -> Scan {
+fn scan_number(bytes: &[u8]) -> ScanResult {
     let digits = |from: usize| bytes[from.min(bytes.len())..].iter().take_while(|c| c.is_ascii_digit()).count();
     let unsigned = |token, len: usize| match bytes.get(len) {
-        Some(b'u' | b'U') => Scan::Token(Token::Uint, len + 1),
-        _ => Scan::Token(token, len),
+        Some(b'u' | b'U') => ScanResult::Token(TokenKind::Uint, len + 1),
+        _ => ScanResult::Token(token, len),
     };
     let hex = bytes[2.min(bytes.len())..].iter().take_while(|c| c.is_ascii_hexdigit()).count();
     if bytes.starts_with(b"0x") && hex > 0 {
-        return unsigned(Token::Int, 2 + hex);
+        return unsigned(TokenKind::Int, 2 + hex);
     }
     let whole = digits(0);
     let mut len = whole;
@@ -248,20 +248,20 @@ fn number(bytes: &[u8]) -> Scan {
             len += 1 + sign + digits(len + 1 + sign);
         }
     }
-    if len > whole { Scan::Token(Token::Float, len) } else { unsigned(Token::Int, whole) }
+    if len > whole { ScanResult::Token(TokenKind::Float, len) } else { unsigned(TokenKind::Int, whole) }
 }
 
-fn escaped(text: &str) -> Scan {
+fn scan_escaped_identifier(text: &str) -> ScanResult {
     let inside = |c: &u8| c.is_ascii_alphanumeric() || b"_.-/ ".contains(c);
     let len = text.bytes().skip(1).take_while(|c| inside(c)).count();
     match text.as_bytes().get(1 + len) {
-        Some(b'`') if len > 0 => Scan::Token(Token::Escaped, len + 2),
-        _ => Scan::Bad(beyond(text, 1 + len)),
+        Some(b'`') if len > 0 => ScanResult::Token(TokenKind::Escaped, len + 2),
+        _ => ScanResult::Bad(char_end(text, 1 + len)),
     }
 }
 
-fn symbol(text: &str) -> Scan {
-    use Token::*;
+fn scan_symbol(text: &str) -> ScanResult {
+    use TokenKind::*;
     let bytes = text.as_bytes();
     let two = match bytes.get(..2) {
         Some(b"==") => Some(Equals),
@@ -273,7 +273,7 @@ fn symbol(text: &str) -> Scan {
         _ => None,
     };
     if let Some(token) = two {
-        return Scan::Token(token, 2);
+        return ScanResult::Token(token, 2);
     }
     let one = match bytes[0] {
         b'<' => Less,
@@ -294,8 +294,8 @@ fn symbol(text: &str) -> Scan {
         b'*' => Star,
         b'/' => Slash,
         b'%' => Percent,
-        b'=' | b'&' | b'|' => return Scan::Bad(beyond(text, 1)),
-        _ => return Scan::Bad(beyond(text, 0)),
+        b'=' | b'&' | b'|' => return ScanResult::Bad(char_end(text, 1)),
+        _ => return ScanResult::Bad(char_end(text, 0)),
     };
-    Scan::Token(one, 1)
+    ScanResult::Token(one, 1)
 }

@@ -1,44 +1,46 @@
 //! Literal values.
 
-use super::lex::Token;
+use super::lexer::TokenKind;
 use crate::ast::Literal;
 
 const BAD_ESCAPE: &str = "unable to unescape string";
 const BAD_CHARACTER: &str = "invalid unicode code point";
 
 /// Parses the value of a literal token; the error is the message.
-pub(super) fn read(token: Token, text: &str, negative: bool) -> Result<Literal, &'static str> {
+pub(super) fn parse_literal(token: TokenKind, text: &str, negative: bool) -> Result<Literal, &'static str> {
     Ok(match token {
-        Token::True => Literal::Bool(true),
-        Token::False => Literal::Bool(false),
-        Token::Int => Literal::Int(int(text, negative).ok_or("invalid int literal")?),
-        Token::Uint => Literal::Uint(uint(&text[..text.len() - 1]).ok_or("invalid uint literal")?),
-        Token::Float => Literal::Double(double(text, negative).ok_or("invalid double literal")?),
-        Token::String => Literal::String(String::from_utf8(unescape(text, false)?).map_err(|_| BAD_CHARACTER)?.into()),
-        Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
+        TokenKind::True => Literal::Bool(true),
+        TokenKind::False => Literal::Bool(false),
+        TokenKind::Int => Literal::Int(parse_int(text, negative).ok_or("invalid int literal")?),
+        TokenKind::Uint => Literal::Uint(parse_uint(&text[..text.len() - 1]).ok_or("invalid uint literal")?),
+        TokenKind::Float => Literal::Double(parse_double(text, negative).ok_or("invalid double literal")?),
+        TokenKind::String => {
+            Literal::String(String::from_utf8(unescape_string(text, false)?).map_err(|_| BAD_CHARACTER)?.into())
+        }
+        TokenKind::Bytes => Literal::Bytes(unescape_string(&text[1..], true)?.into()),
         _ => Literal::Null,
     })
 }
 
-fn uint(text: &str) -> Option<u64> {
+fn parse_uint(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     }
 }
 
-fn int(text: &str, negative: bool) -> Option<i64> {
-    let size = i128::from(uint(text)?);
+fn parse_int(text: &str, negative: bool) -> Option<i64> {
+    let size = i128::from(parse_uint(text)?);
     i64::try_from(if negative { -size } else { size }).ok()
 }
 
-fn double(text: &str, negative: bool) -> Option<f64> {
+fn parse_double(text: &str, negative: bool) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     value.is_finite().then_some(if negative { -value } else { value })
 }
 
 /// Returns the bytes that a quoted string represents.
-fn unescape(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+fn unescape_string(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let raw = text.starts_with(['r', 'R']);
     let text = if raw { &text[1..] } else { text };
     let triple = text.len() >= 6 && (text.starts_with("'''") || text.starts_with("\"\"\""));
@@ -50,14 +52,14 @@ fn unescape(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let mut out = Vec::with_capacity(rest.len());
     while let Some(at) = rest.find('\\') {
         out.extend_from_slice(&rest.as_bytes()[..at]);
-        rest = &rest[at + escape(&rest[at..], bytes, &mut out)?..];
+        rest = &rest[at + decode_escape(&rest[at..], bytes, &mut out)?..];
     }
     out.extend_from_slice(rest.as_bytes());
     Ok(out)
 }
 
 /// Decodes an escape, which the lexer has validated, and returns its length.
-fn escape(text: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static str> {
+fn decode_escape(text: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static str> {
     let letter = text.as_bytes()[1];
     let simple = match letter {
         b'a' => 7,
@@ -67,18 +69,18 @@ fn escape(text: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static 
         b'r' => b'\r',
         b't' => b'\t',
         b'v' => 11,
-        b'x' | b'X' => return coded(text, 2, 2, 16, bytes, out),
+        b'x' | b'X' => return decode_code_point(text, 2, 2, 16, bytes, out),
         b'u' | b'U' if bytes => return Err(BAD_ESCAPE),
-        b'u' => return coded(text, 2, 4, 16, bytes, out),
-        b'U' => return coded(text, 2, 8, 16, bytes, out),
-        b'0'..=b'3' => return coded(text, 1, 3, 8, bytes, out),
+        b'u' => return decode_code_point(text, 2, 4, 16, bytes, out),
+        b'U' => return decode_code_point(text, 2, 8, 16, bytes, out),
+        b'0'..=b'3' => return decode_code_point(text, 1, 3, 8, bytes, out),
         other => other,
     };
     out.push(simple);
     Ok(2)
 }
 
-fn coded(
+fn decode_code_point(
     text: &str,
     from: usize,
     count: usize,

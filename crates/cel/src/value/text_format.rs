@@ -2,10 +2,10 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{List, Map, Value};
+use super::{ListValue, MapValue, Value};
 
 /// Formats a double in Go's shortest form.
-pub(crate) fn double_text(value: f64) -> String {
+pub(crate) fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
     }
@@ -24,7 +24,7 @@ pub(crate) fn double_text(value: f64) -> String {
 
 impl Value<'_> {
     /// Returns the text of values that JSON represents as strings: timestamps, durations and bytes.
-    pub fn written(&self) -> Option<String> {
+    pub fn json_string(&self) -> Option<String> {
         match self {
             Self::Timestamp(timestamp) => Some(timestamp.to_string()),
             Self::Duration(duration) => Some(duration.to_string()),
@@ -34,22 +34,22 @@ impl Value<'_> {
     }
 
     /// Formats the value as in `cel-go`'s error messages.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_text(&self) -> String {
         match self {
             Self::Null => "NULL_VALUE".into(),
             Self::Bool(value) => value.to_string(),
             Self::Int(value) => value.to_string(),
             Self::Uint(value) => value.to_string(),
-            Self::Double(value) => double_text(*value),
+            Self::Double(value) => format_double(*value),
             Self::String(text) => text.to_string(),
             Self::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             Self::Timestamp(timestamp) => timestamp.to_string(),
-            Self::Duration(duration) => duration.in_units(),
-            Self::List(list) => list_shown(list),
-            Self::Map(map) => map_shown(map),
-            Self::Type(ty) => ty.name().into(),
+            Self::Duration(duration) => duration.go_format(),
+            Self::List(list) => list_text(list),
+            Self::Map(map) => map_text(map),
+            Self::Type(ty) => ty.type_name().into(),
             Self::Optional(None) => "optional.none()".into(),
-            Self::Optional(Some(value)) => format!("optional({})", value.shown()),
+            Self::Optional(Some(value)) => format!("optional({})", value.display_text()),
             Self::Native(native) => native.to_string(),
             Self::Struct(made) => made.0.to_string(),
             Self::Unknown(json) => json.to_string(),
@@ -57,16 +57,16 @@ impl Value<'_> {
     }
 }
 
-fn list_shown(list: &List<'_>) -> String {
-    let items: Vec<_> = list.iter().map(|item| item.shown()).collect();
+fn list_text(list: &ListValue<'_>) -> String {
+    let items: Vec<_> = list.iter().map(|item| item.display_text()).collect();
     format!("[{}]", items.join(", "))
 }
 
-fn map_shown(map: &Map<'_>) -> String {
+fn map_text(map: &MapValue<'_>) -> String {
     let entries: Vec<_> = map
         .entries()
         .into_iter()
-        .map(|(key, value)| format!("{}: {}", Value::from(key).shown(), value.shown()))
+        .map(|(key, value)| format!("{}: {}", Value::from(key).display_text(), value.display_text()))
         .collect();
     format!("{{{}}}", entries.join(", "))
 }
