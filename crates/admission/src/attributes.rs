@@ -19,6 +19,11 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Create and update.
+    pub const WRITES: &'static [Self] = &[Self::Create, Self::Update];
+    /// All operations.
+    pub const ALL: &'static [Self] = &[Self::Create, Self::Update, Self::Delete, Self::Connect];
+
     /// Returns the operation as the API spells it, such as `CREATE`.
     pub fn name(self) -> &'static str {
         match self {
@@ -45,7 +50,7 @@ pub struct AdmissionAttributes<'a> {
     /// The `DeleteOptions` of a deletion.
     pub options: Option<&'a Value>,
     /// Reinvocation state of the mutating plug-ins.
-    pub rounds: ReinvocationContext,
+    pub reinvocation: ReinvocationContext,
 }
 
 impl<'a> AdmissionAttributes<'a> {
@@ -57,22 +62,27 @@ impl<'a> AdmissionAttributes<'a> {
             old: None,
             dry_run: false,
             options: None,
-            rounds: ReinvocationContext::default(),
+            reinvocation: ReinvocationContext::default(),
         }
     }
 
     /// Attributes of a create.
-    pub fn create(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, dry_run: bool) -> Self {
+    pub fn for_create(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, dry_run: bool) -> Self {
         Self { dry_run, ..Self::new(registry, target, Operation::Create) }
     }
 
     /// Attributes of an update.
-    pub fn update(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, old: &'a Value, dry_run: bool) -> Self {
+    pub fn for_update(
+        registry: &'a dyn ObjectStorage,
+        target: &'a ResourceRequest,
+        old: &'a Value,
+        dry_run: bool,
+    ) -> Self {
         Self { old: Some(old), dry_run, ..Self::new(registry, target, Operation::Update) }
     }
 
     /// Attributes of a deletion.
-    pub fn delete(
+    pub fn for_delete(
         registry: &'a dyn ObjectStorage,
         target: &'a ResourceRequest,
         old: &'a Value,
@@ -83,12 +93,12 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Attributes of a connect.
-    pub fn connect(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest) -> Self {
+    pub fn for_connect(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest) -> Self {
         Self::new(registry, target, Operation::Connect)
     }
 
     /// Returns the same attributes with another old object.
-    pub fn with_old<'b>(&'b self, old: Option<&'b Value>) -> AdmissionAttributes<'b> {
+    pub fn with_old_object<'b>(&'b self, old: Option<&'b Value>) -> AdmissionAttributes<'b> {
         AdmissionAttributes {
             old,
             dry_run: self.dry_run,
@@ -118,29 +128,29 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Collects warnings and audit annotations.
-    pub fn notes(&self) -> &Warnings {
+    pub fn warnings(&self) -> &Warnings {
         &self.target.warnings
     }
 
     /// Whether the request targets this resource or one of its subresources.
-    pub fn is_of(&self, group: &str, name: &str) -> bool {
+    pub fn targets_resource(&self, group: &str, name: &str) -> bool {
         self.resource().name == name && self.resource().group == group
     }
 
     /// Group, version and kind of the written object; a subresource may have its own kind.
-    pub fn kind(&self) -> (&'static str, &'static str, &'static str) {
-        let row = self.resource();
-        match row.subresource(self.subresource()) {
+    pub fn group_version_kind(&self) -> (&'static str, &'static str, &'static str) {
+        let descriptor = self.resource();
+        match descriptor.subresource(self.subresource()) {
             Some(sub) if !self.subresource().is_empty() => {
-                let (group, version) = sub.group_version.unwrap_or((row.group, row.version));
+                let (group, version) = sub.group_version.unwrap_or((descriptor.group, descriptor.version));
                 (group, version, sub.kind)
             }
-            _ => (row.group, row.version, row.kind),
+            _ => (descriptor.group, descriptor.version, descriptor.kind),
         }
     }
 
     /// The name in the request path, or a new object's own name if it is already set.
-    pub fn name<'b>(&'b self, object: &'b Value) -> &'b str {
+    pub fn object_name<'b>(&'b self, object: &'b Value) -> &'b str {
         if self.target.name.is_empty() && self.operation == Operation::Create {
             meta::name(object)
         } else {
@@ -149,8 +159,8 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Builds a 403 Forbidden status for this request.
-    pub fn forbidden(&self, object: &Value, why: impl AsRef<str>) -> Status {
-        let mut name = self.name(object);
+    pub fn new_forbidden(&self, object: &Value, why: impl AsRef<str>) -> Status {
+        let mut name = self.object_name(object);
         if name.is_empty() {
             let named = [meta::name(object), meta::string_at(object, &["metadata", "generateName"]), "Unknown"];
             name = named.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
@@ -159,7 +169,12 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Reads an object of a built-in resource; `None` if it does not exist.
-    pub async fn find(&self, kind: (&str, &str, &str), namespace: &str, name: &str) -> Result<Option<Value>, Status> {
+    pub async fn get_object(
+        &self,
+        kind: (&str, &str, &str),
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, Status> {
         let resource = loopback::find_resource(kind.0, kind.1, kind.2)?;
         match self.registry.read_object(resource, namespace, name).await {
             Ok((object, _)) => Ok(Some(object)),
@@ -169,7 +184,7 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Lists the objects of a built-in resource, in one namespace or, with "", in all.
-    pub async fn all(&self, kind: (&str, &str, &str), namespace: &str) -> Result<Vec<Value>, Status> {
+    pub async fn list_objects(&self, kind: (&str, &str, &str), namespace: &str) -> Result<Vec<Value>, Status> {
         self.registry.list_objects(loopback::find_resource(kind.0, kind.1, kind.2)?, namespace).await
     }
 }

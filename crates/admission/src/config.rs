@@ -1,20 +1,21 @@
 //! Admission configuration: the plug-in flags and the `AdmissionConfiguration` file, validated once.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use api::{Value, meta, yaml};
-use authz::Authorizers;
-use store::WatchCache;
 
 use super::{
     PluginDescriptor,
-    plugins::{INITIAL_RESOURCES, ROWS},
+    plugins::{INITIAL_RESOURCES, PLUGINS},
 };
-use crate::{Times, usage::Usage};
 
 /// The enabled and disabled plug-ins, and their configurations.
 #[derive(Clone, Debug, Default)]
-pub struct AdmissionSettings {
+pub struct AdmissionOptions {
     enabled: Vec<String>,
     disabled: Vec<String>,
     configs: BTreeMap<String, Value>,
@@ -24,10 +25,10 @@ pub struct AdmissionSettings {
 
 /// An invalid value of a plug-in flag.
 #[derive(Debug, thiserror::Error)]
-pub enum UnknownPlugin {
+pub enum PluginFlagError {
     /// The named plug-in does not exist.
     #[error("{flag} plugin {name:?} is unknown")]
-    Name {
+    Unknown {
         /// The flag.
         flag: &'static str,
         /// The unknown plug-in name.
@@ -35,63 +36,66 @@ pub enum UnknownPlugin {
     },
     /// Plug-ins named in both flags.
     #[error("[{0}] in enable-admission-plugins and disable-admission-plugins overlapped")]
-    Both(String),
+    Overlap(String),
 }
 
-/// Dependencies that plug-in constructors receive.
-#[derive(Clone, Copy)]
-pub struct PluginInit<'a> {
-    /// The plug-in's own configuration.
-    pub config: Option<&'a Value>,
-    /// The settings of the whole chain.
-    pub settings: &'a AdmissionSettings,
-    /// The watch cache that indexes are built on.
-    pub cache: &'a Arc<WatchCache>,
-    /// The authorizer chain.
-    pub authorizers: &'a Arc<Authorizers>,
-    /// Recorded resource usage of containers.
-    pub usage: &'a Arc<Usage>,
-    /// The latency metrics of the chain.
-    pub times: &'a Arc<Times>,
+/// An unusable `AdmissionConfiguration` file.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigFileError {
+    /// The file cannot be read or parsed.
+    #[error("unable to read admission control configuration from {0:?} [{1}]")]
+    Admission(PathBuf, #[source] Box<Self>),
+    /// The configuration file of a plug-in cannot be read or parsed.
+    #[error("{}: {}", .0.display(), .1)]
+    Plugin(PathBuf, #[source] Box<Self>),
+    /// The file has another kind or version.
+    #[error("it is not an AdmissionConfiguration of {0}")]
+    Kind(&'static str),
+    /// Reading failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The file is malformed YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::YamlError),
 }
 
-impl AdmissionSettings {
+impl AdmissionOptions {
     /// Applies `--enable-admission-plugins` and `--disable-admission-plugins` to upstream's default set.
-    pub fn new(enabled: &[String], disabled: &[String]) -> Result<Self, UnknownPlugin> {
+    pub fn new(enabled: &[String], disabled: &[String]) -> Result<Self, PluginFlagError> {
         let known = |flag: &'static str, names: &[String]| {
-            let unknown = names.iter().find(|name| !ROWS.iter().any(|row| row.name == name.as_str()));
-            unknown.map_or(Ok(()), |name| Err(UnknownPlugin::Name { flag, name: name.clone() }))
+            let unknown = names.iter().find(|name| !PLUGINS.iter().any(|descriptor| descriptor.name == name.as_str()));
+            unknown.map_or(Ok(()), |name| Err(PluginFlagError::Unknown { flag, name: name.clone() }))
         };
         known("enable-admission-plugins", enabled)?;
         known("disable-admission-plugins", disabled)?;
         let mut both: Vec<&str> = enabled.iter().filter(|name| disabled.contains(name)).map(String::as_str).collect();
         both.sort_unstable();
         if !both.is_empty() {
-            return Err(UnknownPlugin::Both(both.join(" ")));
+            return Err(PluginFlagError::Overlap(both.join(" ")));
         }
         Ok(Self { enabled: enabled.to_vec(), disabled: disabled.to_vec(), ..Self::default() })
     }
 
     /// Enables a plug-in regardless of the flags.
-    pub fn enable(&mut self, plugin: &str) {
+    pub fn enable_plugin(&mut self, plugin: &str) {
         self.disabled.retain(|name| name != plugin);
         self.enabled.push(plugin.to_owned());
     }
 
     /// The names of all plug-ins.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        ROWS.iter().map(|row| row.name)
+    pub fn plugin_names() -> impl Iterator<Item = &'static str> {
+        PLUGINS.iter().map(|descriptor| descriptor.name)
     }
 
     /// Reads the plug-in configurations of the `AdmissionConfiguration` file at `path`. Relative paths in it are
     /// resolved against its directory.
-    pub fn configured(mut self, path: &Path) -> Result<Self, String> {
-        let unreadable = |why: String| format!("unable to read admission control configuration from {path:?} [{why}]");
-        let file = read(path).map_err(unreadable)?;
+    pub fn with_config_file(mut self, path: &Path) -> Result<Self, ConfigFileError> {
+        let unreadable = |source| ConfigFileError::Admission(path.to_owned(), Box::new(source));
+        let file = read_yaml(path).map_err(unreadable)?;
         let known = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
         let version = meta::string_at(&file, &["apiVersion"]);
         if meta::string_at(&file, &["kind"]) != "AdmissionConfiguration" || !known.contains(&version) {
-            return Err(unreadable(format!("it is not an AdmissionConfiguration of {}", known[0])));
+            return Err(unreadable(ConfigFileError::Kind(known[0])));
         }
         for plugin in meta::list_at(&file, &["plugins"]) {
             let config = match (meta::value_at(plugin, &["configuration"]), meta::string_at(plugin, &["path"])) {
@@ -99,7 +103,7 @@ impl AdmissionSettings {
                 (None, "") => continue,
                 (None, other) => {
                     let other = path.parent().unwrap_or(Path::new("")).join(other);
-                    read(&other).map_err(|why| format!("{}: {why}", other.display()))?
+                    read_yaml(&other).map_err(|source| ConfigFileError::Plugin(other, Box::new(source)))?
                 }
             };
             self.configs.insert(meta::string_at(plugin, &["name"]).to_owned(), config);
@@ -108,27 +112,26 @@ impl AdmissionSettings {
     }
 
     /// Sets the configuration of one plug-in.
-    pub fn with(mut self, plugin: &str, config: Value) -> Self {
+    pub fn with_plugin_config(mut self, plugin: &str, config: Value) -> Self {
         self.configs.insert(plugin.to_owned(), config);
         self
     }
 
     /// Whether an enabled plug-in reads container usage samples.
-    pub fn wants_usage(&self) -> bool {
-        ROWS.iter().any(|row| row.name == INITIAL_RESOURCES && self.enables(row))
+    pub fn needs_container_usage(&self) -> bool {
+        PLUGINS.iter().any(|descriptor| descriptor.name == INITIAL_RESOURCES && self.is_enabled(descriptor))
     }
 
-    pub(super) fn enables(&self, row: &PluginDescriptor) -> bool {
-        let named = |names: &[String]| names.iter().any(|name| name == row.name);
-        named(&self.enabled) || row.on && !named(&self.disabled)
+    pub(super) fn is_enabled(&self, descriptor: &PluginDescriptor) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == descriptor.name);
+        named(&self.enabled) || descriptor.enabled_by_default && !named(&self.disabled)
     }
 
-    pub(super) fn config(&self, plugin: &str) -> Option<&Value> {
+    pub(super) fn plugin_config(&self, plugin: &str) -> Option<&Value> {
         self.configs.get(plugin)
     }
 }
 
-fn read(path: &Path) -> Result<Value, String> {
-    let text = fs::read(path).map_err(|error| error.to_string())?;
-    yaml::parse(&text).map(|parsed| parsed.value).map_err(|error| error.to_string())
+fn read_yaml(path: &Path) -> Result<Value, ConfigFileError> {
+    Ok(yaml::parse(&fs::read(path)?)?.value)
 }

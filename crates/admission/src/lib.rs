@@ -1,25 +1,27 @@
 //! Admission control: a chain of plug-ins that mutates and validates write requests.
 //!
-//! [`Admission`] holds the plug-ins in upstream's order. The registry calls [`Admission::admit`] with a decoded and
-//! defaulted object before its strategy prepares it: plug-ins may change it. It calls [`Admission::validate`] once the
-//! object is valid and about to be stored, when it can no longer change. The first rejection ends the request. Updates
-//! are admitted again on every write attempt; deletions after their preconditions hold.
+//! [`AdmissionChain`] holds the plug-ins in upstream's order. The registry calls [`AdmissionChain::admit`] with a
+//! decoded and defaulted object before its strategy prepares it: plug-ins may change it. It calls
+//! [`AdmissionChain::validate`] once the object is valid and about to be stored, when it can no longer change. The
+//! first rejection ends the request. Updates are admitted again on every write attempt; deletions after their
+//! preconditions hold.
 
 mod attributes;
 mod certificate_request;
 mod config;
+pub mod container_usage;
 mod deferred_authorizer;
+mod error;
 mod matching;
+mod metrics;
 mod namespace_index;
-mod options;
 mod plugins;
 mod pod;
 mod policies;
 mod reinvocation;
-mod subject;
-mod times;
-pub mod usage;
+mod request_options;
 mod versioned_attributes;
+mod versioned_request;
 mod webhooks;
 
 use std::{sync::Arc, time::Instant};
@@ -28,10 +30,14 @@ use api::{Value, status::Status};
 pub use apiserver_core::warnings::Warnings;
 use async_trait::async_trait;
 pub use attributes::{AdmissionAttributes, Operation};
-pub use config::{AdmissionSettings, PluginInit, UnknownPlugin};
+use authz::Authorizers;
+pub use config::{AdmissionOptions, ConfigFileError, PluginFlagError};
+use container_usage::ContainerUsage;
+pub use error::{DenialReason, PluginError};
+pub use metrics::{AdmissionMetrics, AdmissionStep};
 use namespace_index::NamespaceIndex;
-use plugins::ROWS;
-pub use times::{Step, Times};
+use plugins::PLUGINS;
+use store::WatchCache;
 
 /// An admission plug-in.
 #[async_trait]
@@ -52,6 +58,23 @@ pub trait Plugin: Send + Sync {
     }
 }
 
+/// Dependencies that plug-in constructors receive.
+#[derive(Clone, Copy)]
+pub struct PluginInit<'a> {
+    /// The plug-in's own configuration.
+    pub config: Option<&'a Value>,
+    /// Default toleration seconds of the not-ready and unreachable taints.
+    pub toleration_seconds: Option<(i64, i64)>,
+    /// The watch cache that indexes are built on.
+    pub cache: &'a Arc<WatchCache>,
+    /// The authorizer chain.
+    pub authorizers: &'a Arc<Authorizers>,
+    /// Recorded resource usage of containers.
+    pub usage: &'a Arc<ContainerUsage>,
+    /// The latency metrics of the chain.
+    pub metrics: &'a Arc<AdmissionMetrics>,
+}
+
 /// The resources, subresources and operations that a plug-in handles.
 pub struct ResourceRule {
     /// API group and plural resource name; `*` matches any.
@@ -63,15 +86,15 @@ pub struct ResourceRule {
 }
 
 impl ResourceRule {
-    const fn object(group: &'static str, name: &'static str, operations: &'static [Operation]) -> Self {
+    const fn for_object(group: &'static str, name: &'static str, operations: &'static [Operation]) -> Self {
         Self { resource: (group, name), subresources: &[""], operations }
     }
 
-    const fn everything(operations: &'static [Operation]) -> Self {
+    const fn for_all_resources(operations: &'static [Operation]) -> Self {
         Self { resource: ("*", "*"), subresources: &[], operations }
     }
 
-    fn covers(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+    fn matches_request(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         let target = attributes.target;
         let (group, name) = self.resource;
         self.operations.contains(&attributes.operation)
@@ -85,54 +108,54 @@ pub struct PluginDescriptor {
     /// Upstream's name of the plug-in.
     pub name: &'static str,
     /// Whether the plug-in is enabled by default.
-    pub on: bool,
+    pub enabled_by_default: bool,
     /// Rules that select the requests it handles.
-    pub about: &'static [ResourceRule],
+    pub rules: &'static [ResourceRule],
     /// Constructs the plug-in from its configuration and dependencies.
-    pub make: fn(&PluginInit<'_>) -> Result<Box<dyn Plugin>, String>,
+    pub construct: fn(&PluginInit<'_>) -> Result<Box<dyn Plugin>, PluginError>,
 }
 
 struct EnabledPlugin {
-    row: &'static PluginDescriptor,
+    descriptor: &'static PluginDescriptor,
     plugin: Box<dyn Plugin>,
 }
 
 impl EnabledPlugin {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        self.row.about.iter().any(|about| about.covers(attributes)) && self.plugin.handles(attributes)
+        self.descriptor.rules.iter().any(|about| about.matches_request(attributes)) && self.plugin.handles(attributes)
     }
 }
 
 /// The admission chain: the enabled plug-ins in upstream's order.
 #[derive(Clone, Default)]
-pub struct Admission {
-    links: Arc<Vec<EnabledPlugin>>,
-    times: Arc<Times>,
+pub struct AdmissionChain {
+    plugins: Arc<Vec<EnabledPlugin>>,
+    metrics: Arc<AdmissionMetrics>,
 }
 
-impl Admission {
+impl AdmissionChain {
     /// Builds the chain of the plug-ins that the settings enable.
-    pub fn new(settings: &AdmissionSettings, parts: &PluginInit<'_>) -> Result<Self, String> {
-        let mut links = Vec::new();
-        for row in ROWS.iter().filter(|row| settings.enables(row)) {
-            let parts = PluginInit { config: settings.config(row.name), ..*parts };
-            let plugin =
-                (row.make)(&parts).map_err(|why| format!("couldn't init admission plugin {:?}: {why}", row.name))?;
-            links.push(EnabledPlugin { row, plugin });
+    pub fn new(options: &AdmissionOptions, init: &PluginInit<'_>) -> Result<Self, PluginError> {
+        let mut plugins = Vec::new();
+        for descriptor in PLUGINS.iter().filter(|descriptor| options.is_enabled(descriptor)) {
+            let init = PluginInit { config: options.plugin_config(descriptor.name), ..*init };
+            let plugin = (descriptor.construct)(&init)
+                .map_err(|source| PluginError::Init { name: descriptor.name, source: Box::new(source) })?;
+            plugins.push(EnabledPlugin { descriptor: descriptor, plugin });
         }
-        Ok(Self { links: Arc::new(links), times: parts.times.clone() })
+        Ok(Self { plugins: Arc::new(plugins), metrics: init.metrics.clone() })
     }
 
     /// The latency metrics of the chain.
-    pub fn times(&self) -> &Times {
-        &self.times
+    pub fn metrics(&self) -> &AdmissionMetrics {
+        &self.metrics
     }
 
     /// Runs the mutating phase: plug-ins may change or reject the object.
     pub async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
-        let (step, began) = (Step { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
+        let (step, began) = (AdmissionStep { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
         let admitted = self.admit_all(attributes, object, step).await;
-        self.times.step(step, admitted.is_err(), began);
+        self.metrics.observe_step(step, admitted.is_err(), began);
         admitted
     }
 
@@ -140,16 +163,16 @@ impl Admission {
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
-        step: Step,
+        step: AdmissionStep,
     ) -> Result<(), Status> {
         loop {
-            for link in self.links.iter().filter(|link| link.handles(attributes)) {
+            for enabled in self.plugins.iter().filter(|enabled| enabled.handles(attributes)) {
                 let began = Instant::now();
-                let admitted = link.plugin.admit(attributes, object).await;
-                self.times.plugin(link.row.name, step, admitted.is_err(), began);
+                let admitted = enabled.plugin.admit(attributes, object).await;
+                self.metrics.observe_plugin(enabled.descriptor.name, step, admitted.is_err(), began);
                 admitted?;
             }
-            if !attributes.rounds.another() {
+            if !attributes.reinvocation.start_reinvocation() {
                 return Ok(());
             }
         }
@@ -157,9 +180,10 @@ impl Admission {
 
     /// Runs the validating phase on an object that is about to be stored.
     pub async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
-        let (step, began) = (Step { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
+        let (step, began) =
+            (AdmissionStep { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
         let valid = self.validate_all(attributes, object, step).await;
-        self.times.step(step, valid.is_err(), began);
+        self.metrics.observe_step(step, valid.is_err(), began);
         valid
     }
 
@@ -167,19 +191,19 @@ impl Admission {
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
-        step: Step,
+        step: AdmissionStep,
     ) -> Result<(), Status> {
-        for link in self.links.iter().filter(|link| link.handles(attributes)) {
+        for enabled in self.plugins.iter().filter(|enabled| enabled.handles(attributes)) {
             let began = Instant::now();
-            let valid = link.plugin.validate(attributes, object).await;
-            self.times.plugin(link.row.name, step, valid.is_err(), began);
+            let valid = enabled.plugin.validate(attributes, object).await;
+            self.metrics.observe_plugin(enabled.descriptor.name, step, valid.is_err(), began);
             valid?;
         }
         Ok(())
     }
 
     /// Runs both phases for a request without an object, such as a deletion.
-    pub async fn allow(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
+    pub async fn admit_without_object(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         self.admit(attributes, &mut Value::Null).await?;
         self.validate(attributes, &Value::Null).await
     }

@@ -3,7 +3,7 @@
 use api::{
     Value, meta,
     schema::{Resource, ResourceRef, schema},
-    selector::LabelSelector,
+    selector::{LabelSelector, SelectorError},
     status::Status,
 };
 use apiserver_core::loopback;
@@ -18,49 +18,49 @@ pub struct Invocation {
 }
 
 /// Match criteria of a webhook or policy: rules and selectors.
-pub struct Asked<'a> {
+pub struct MatchCriteria<'a> {
     /// Resource rules; `None` matches every resource.
     pub rules: Option<&'a [Value]>,
     /// Exclude rules, which take precedence over `rules`.
-    pub excludes: &'a [Value],
+    pub exclude_rules: &'a [Value],
     /// Whether rules also match equivalent versions (`matchPolicy: Equivalent`).
     pub equivalent: bool,
     /// The namespace selector.
-    pub namespaces: &'a Result<LabelSelector, String>,
+    pub namespace_selector: &'a Result<LabelSelector, SelectorError>,
     /// The object selector.
-    pub objects: &'a Result<LabelSelector, String>,
+    pub object_selector: &'a Result<LabelSelector, SelectorError>,
 }
 
-impl Asked<'_> {
+impl MatchCriteria<'_> {
     /// Matches a request; `None` if the criteria do not select it.
-    pub async fn about(
+    pub async fn match_request(
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
     ) -> Result<Option<Invocation>, Status> {
-        if self.find(self.excludes, attributes, object).is_some() {
+        if self.match_rules(self.exclude_rules, attributes, object).is_some() {
             return Ok(None);
         }
         let own = Invocation { resource: attributes.target.resource.clone() };
-        let found = self.rules.map_or(Some(own), |rules| self.find(rules, attributes, object));
+        let found = self.rules.map_or(Some(own), |rules| self.match_rules(rules, attributes, object));
         let Some(invocation) = found else { return Ok(None) };
-        let objects = self.objects.as_ref().map_err(Status::internal_error)?;
-        if !objects.is_empty() && !selects_one(objects, attributes, object) {
+        let objects = self.object_selector.as_ref().map_err(Status::internal_error)?;
+        if !objects.is_empty() && !selector_matches(objects, attributes, object) {
             return Ok(None);
         }
-        let namespaces = self.namespaces.as_ref().map_err(Status::internal_error)?;
+        let namespaces = self.namespace_selector.as_ref().map_err(Status::internal_error)?;
         if !namespaces.is_empty() && !namespaces.matches(&namespace_labels(attributes, object).await?) {
             // Namespace selectors do not apply to cluster-scoped objects.
-            let free = namespace(attributes, object).is_empty();
+            let free = request_namespace(attributes, object).is_empty();
             return Ok(free.then_some(invocation));
         }
         Ok(Some(invocation))
     }
 
     /// Finds the request's resource, or an equivalent version of it, in the rules.
-    fn find(&self, rules: &[Value], attributes: &AdmissionAttributes<'_>, object: &Value) -> Option<Invocation> {
+    fn match_rules(&self, rules: &[Value], attributes: &AdmissionAttributes<'_>, object: &Value) -> Option<Invocation> {
         let own = attributes.resource();
-        let named = |resource: &Resource| rules.iter().any(|rule| matches(rule, attributes, object, resource));
+        let named = |resource: &Resource| rules.iter().any(|rule| rule_matches(rule, attributes, object, resource));
         if named(own) {
             return Some(Invocation { resource: attributes.target.resource.clone() });
         }
@@ -77,20 +77,21 @@ impl Asked<'_> {
             return Some(Invocation { resource: found.into() });
         }
         let mut versions = attributes.registry.custom_resources().served_versions(own.group, own.name).into_iter();
-        versions.find(|row| other(row)).map(|resource| Invocation { resource })
+        versions.find(|descriptor| other(descriptor)).map(|resource| Invocation { resource })
     }
 }
 
 /// The namespace of a request; for a namespace, its own name.
-pub fn namespace<'a>(attributes: &'a AdmissionAttributes<'_>, object: &'a Value) -> &'a str {
-    if attributes.is_of("", "namespaces") { attributes.name(object) } else { attributes.namespace() }
+pub fn request_namespace<'a>(attributes: &'a AdmissionAttributes<'_>, object: &'a Value) -> &'a str {
+    if attributes.targets_resource("", "namespaces") { attributes.object_name(object) } else { attributes.namespace() }
 }
 
-fn matches(rule: &Value, attributes: &AdmissionAttributes<'_>, object: &Value, resource: &Resource) -> bool {
+fn rule_matches(rule: &Value, attributes: &AdmissionAttributes<'_>, object: &Value, resource: &Resource) -> bool {
     let among = |field: &str, wanted: &str| {
         meta::list_at(rule, &[field]).iter().filter_map(Value::as_str).any(|item| item == "*" || item == wanted)
     };
-    let namespaced = !attributes.is_of("", "namespaces") && !namespace(attributes, object).is_empty();
+    let namespaced =
+        !attributes.targets_resource("", "namespaces") && !request_namespace(attributes, object).is_empty();
     let scope = match meta::string_at(rule, &["scope"]) {
         "Namespaced" => namespaced,
         "Cluster" => !namespaced,
@@ -102,7 +103,7 @@ fn matches(rule: &Value, attributes: &AdmissionAttributes<'_>, object: &Value, r
     });
     let by_name = || {
         let names = meta::list_at(rule, &["resourceNames"]);
-        names.is_empty() || names.iter().any(|name| name == attributes.name(object))
+        names.is_empty() || names.iter().any(|name| name == attributes.object_name(object))
     };
     scope
         && among("operations", attributes.operation.name())
@@ -113,7 +114,7 @@ fn matches(rule: &Value, attributes: &AdmissionAttributes<'_>, object: &Value, r
 }
 
 /// Whether the selector matches the labels of the new or the old object.
-fn selects_one(selector: &LabelSelector, attributes: &AdmissionAttributes<'_>, object: &Value) -> bool {
+fn selector_matches(selector: &LabelSelector, attributes: &AdmissionAttributes<'_>, object: &Value) -> bool {
     let labelled = |object: &Value| {
         meta::value_at(object, &["metadata"]).is_some() && selector.matches(&object["metadata"]["labels"])
     };
@@ -122,10 +123,10 @@ fn selects_one(selector: &LabelSelector, attributes: &AdmissionAttributes<'_>, o
 
 async fn namespace_labels(attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<Value, Status> {
     let written = matches!(attributes.operation, Operation::Create | Operation::Update);
-    if attributes.is_of("", "namespaces") && attributes.subresource().is_empty() && written {
+    if attributes.targets_resource("", "namespaces") && attributes.subresource().is_empty() && written {
         return Ok(object["metadata"]["labels"].clone());
     }
-    let name = namespace(attributes, object);
+    let name = request_namespace(attributes, object);
     if name.is_empty() {
         return Ok(Value::Null);
     }

@@ -10,42 +10,42 @@ use apiserver_core::{
     loopback::ObjectKey,
 };
 
-use super::PluginInit;
+use super::{PluginInit, error::PluginError};
 
 /// Object names of one resource, by namespace; cluster-scoped objects are under "".
-pub struct NamespaceIndex(CacheIndex<Names>);
+pub struct NamespaceIndex(CacheIndex<NamespacedNames>);
 
 #[derive(Default)]
-struct Names(BTreeMap<String, BTreeSet<String>>);
+struct NamespacedNames(BTreeMap<String, BTreeSet<String>>);
 
 impl NamespaceIndex {
     /// Builds the index of a built-in resource from the watch cache.
-    pub fn of(parts: &PluginInit<'_>, (group, version, name): (&str, &str, &str)) -> Result<Self, String> {
-        let resource = loopback::find_resource(group, version, name).map_err(|status| status.message)?;
-        CacheIndex::new(parts.cache, &[resource], Names::default()).map(Self).map_err(|error| error.to_string())
+    pub fn new(init: &PluginInit<'_>, (group, version, name): (&str, &str, &str)) -> Result<Self, PluginError> {
+        let resource = loopback::find_resource(group, version, name)?;
+        Ok(Self(CacheIndex::new(init.cache, &[resource], NamespacedNames::default())?))
     }
 
     /// Whether a namespace has any object of the resource.
-    pub fn has_some(&self, namespace: &str) -> bool {
+    pub fn has_any(&self, namespace: &str) -> bool {
         self.0.read(|names| names.0.contains_key(namespace))
     }
 
     /// Whether an object of that name exists.
-    pub fn has(&self, namespace: &str, name: &str) -> bool {
+    pub fn contains(&self, namespace: &str, name: &str) -> bool {
         self.0.read(|names| names.0.get(namespace).is_some_and(|names| names.contains(name)))
     }
 }
 
-impl Indexer for Names {
-    fn insert_object(&mut self, place: ObjectKey<'_>, _: &Value) {
-        self.0.entry(place.namespace.to_owned()).or_default().insert(place.name.to_owned());
+impl Indexer for NamespacedNames {
+    fn insert_object(&mut self, key: ObjectKey<'_>, _: &Value) {
+        self.0.entry(key.namespace.to_owned()).or_default().insert(key.name.to_owned());
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        if let Some(names) = self.0.get_mut(place.namespace) {
-            names.remove(place.name);
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        if let Some(names) = self.0.get_mut(key.namespace) {
+            names.remove(key.name);
             if names.is_empty() {
-                self.0.remove(place.namespace);
+                self.0.remove(key.namespace);
             }
         }
     }

@@ -3,15 +3,15 @@
 use api::{Value, meta, quantity::Quantity};
 
 /// The annotation of mirror pods, which represent a kubelet's static pods.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// The container lists of a pod, and the name that messages use for a container of each.
-pub const LISTS: [(&str, &str); 3] =
+pub const CONTAINER_LISTS: [(&str, &str); 3] =
     [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")];
 
 /// Iterates over all containers of a pod.
 pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
-    LISTS.iter().flat_map(|(list, _)| meta::list_at(pod, &["spec", list]))
+    CONTAINER_LISTS.iter().flat_map(|(list, _)| meta::list_at(pod, &["spec", list]))
 }
 
 /// Iterates mutably over the containers of one list.
@@ -20,12 +20,12 @@ pub fn containers_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item 
 }
 
 /// Whether a pod is a mirror pod.
-pub fn is_mirror(pod: &Value) -> bool {
-    meta::value_at(pod, &["metadata", "annotations", MIRROR]).is_some()
+pub fn is_mirror_pod(pod: &Value) -> bool {
+    meta::value_at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]).is_some()
 }
 
 /// Parses a quantity as the API encodes it.
-pub fn quantity(amount: &Value) -> Option<Quantity> {
+pub fn parse_quantity(amount: &Value) -> Option<Quantity> {
     Quantity::parse(amount.as_str()?)
 }
 
@@ -34,8 +34,8 @@ pub fn merge_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
     let mut merged: Vec<Value> = Vec::new();
     for (at, toleration) in all.iter().enumerate() {
-        let known = merged.iter().any(|other| includes(other, toleration));
-        let follows = all[at + 1..].iter().any(|other| other != toleration && includes(other, toleration));
+        let known = merged.iter().any(|other| toleration_includes(other, toleration));
+        let follows = all[at + 1..].iter().any(|other| other != toleration && toleration_includes(other, toleration));
         if !known && !follows {
             merged.push((*toleration).clone());
         }
@@ -44,7 +44,7 @@ pub fn merge_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
 }
 
 /// Whether `other` tolerates every taint that `one` tolerates.
-pub fn includes(other: &Value, one: &Value) -> bool {
+pub fn toleration_includes(other: &Value, one: &Value) -> bool {
     let text = |toleration: &'_ Value, field: &str| meta::string_at(toleration, &[field]).to_owned();
     let seconds = |toleration: &Value| meta::value_at(toleration, &["tolerationSeconds"]).and_then(Value::as_i64);
     if other == one {

@@ -7,7 +7,7 @@ use api::Value;
 
 /// Reinvocation state of the admission of one object.
 #[derive(Debug, Default)]
-pub struct ReinvocationContext(Mutex<State>);
+pub struct ReinvocationContext(Mutex<ReinvocationState>);
 
 /// A group of reinvocable plug-ins; each tracks its own state.
 #[derive(Clone, Copy, Debug)]
@@ -19,29 +19,29 @@ pub enum ReinvocationGroup {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReinvocationState {
     /// The current round: 0, or 1 during reinvocation.
     round: usize,
     /// Whether a change requires a second round.
-    again: bool,
+    reinvoke: bool,
     /// State by [`ReinvocationGroup`].
-    seen: [Seen; 2],
+    groups: [GroupState; 2],
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct GroupState {
     /// Members called since the last change that support reinvocation.
-    asked: Vec<String>,
+    called: Vec<String>,
     /// Members to call in the next round.
     due: Vec<String>,
     /// The object after the group's last call.
-    left: Option<Value>,
+    last_output: Option<Value>,
 }
 
-impl Seen {
-    fn changed(&mut self) {
-        let asked = std::mem::take(&mut self.asked);
-        self.due.extend(asked);
+impl GroupState {
+    fn require_reinvocation(&mut self) {
+        let called = std::mem::take(&mut self.called);
+        self.due.extend(called);
     }
 }
 
@@ -52,51 +52,51 @@ impl ReinvocationContext {
     }
 
     /// Starts the second round if one is required; returns whether it did.
-    pub fn another(&self) -> bool {
+    pub fn start_reinvocation(&self) -> bool {
         let mut state = self.lock();
-        let more = state.round == 0 && state.again;
+        let more = state.round == 0 && state.reinvoke;
         state.round += usize::from(more);
         more
     }
 
     /// Begins the calls of a group. In the second round, a change made outside the group makes its members due.
-    pub fn begin(&self, who: ReinvocationGroup, object: &Value) {
+    pub fn begin_group(&self, group: ReinvocationGroup, object: &Value) {
         let mut state = self.lock();
         let again = state.round > 0;
-        let seen = &mut state.seen[who as usize];
-        if again && seen.left.as_ref() != Some(object) {
-            seen.changed();
+        let group_state = &mut state.groups[group as usize];
+        if again && group_state.last_output.as_ref() != Some(object) {
+            group_state.require_reinvocation();
         }
     }
 
     /// Whether a member of the group is called in this round.
-    pub fn includes(&self, who: ReinvocationGroup, id: &str) -> bool {
+    pub fn should_invoke(&self, group: ReinvocationGroup, id: &str) -> bool {
         let state = self.lock();
-        state.round == 0 || state.seen[who as usize].due.iter().any(|due| due == id)
+        state.round == 0 || state.groups[group as usize].due.iter().any(|due| due == id)
     }
 
     /// Records the call of a member: whether it supports reinvocation and whether it changed the object.
-    pub fn called(&self, who: ReinvocationGroup, id: &str, again: bool, changed: bool) {
+    pub fn record_call(&self, group: ReinvocationGroup, id: &str, again: bool, changed: bool) {
         let mut state = self.lock();
-        state.again |= changed;
-        let seen = &mut state.seen[who as usize];
+        state.reinvoke |= changed;
+        let group_state = &mut state.groups[group as usize];
         if changed {
-            seen.changed();
+            group_state.require_reinvocation();
         }
         if again {
-            seen.asked.push(id.to_owned());
+            group_state.called.push(id.to_owned());
         }
     }
 
     /// Ends the calls of a group and remembers the resulting object.
-    pub fn end(&self, who: ReinvocationGroup, object: &Value) {
+    pub fn end_group(&self, group: ReinvocationGroup, object: &Value) {
         let mut state = self.lock();
-        if state.again {
-            state.seen[who as usize].left = Some(object.clone());
+        if state.reinvoke {
+            state.groups[group as usize].last_output = Some(object.clone());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReinvocationState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

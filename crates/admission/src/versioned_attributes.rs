@@ -10,8 +10,8 @@ use serde_json::json;
 use super::{
     AdmissionAttributes,
     deferred_authorizer::DeferredAuthorizer,
-    matching::{Invocation, namespace},
-    subject::Subject,
+    matching::{Invocation, request_namespace},
+    versioned_request::VersionedRequest,
 };
 
 /// The variables of CEL expressions for one request: `object`, `oldObject`, `request` and `namespaceObject`.
@@ -34,8 +34,8 @@ impl<'v> VersionedAttributes<'v> {
         object: &'v Value,
         in_namespace: &'v Value,
     ) -> Result<Self, Status> {
-        let subject = Subject { attributes, invocation };
-        let mut request = Value::Object(subject.request(object));
+        let versioned_request = VersionedRequest { attributes, invocation };
+        let mut request = Value::Object(versioned_request.admission_request(object));
         request["uid"] = "".into();
         // Match conditions receive the object in the matched version, but the `resource` of the original request.
         let own_request = (request["resource"] != request["requestResource"]).then(|| {
@@ -48,13 +48,13 @@ impl<'v> VersionedAttributes<'v> {
             group: own.group.to_owned(),
             resource: own.name.to_owned(),
             subresource: attributes.subresource().to_owned(),
-            namespace: namespace(attributes, object).to_owned(),
-            name: attributes.name(object).to_owned(),
+            namespace: request_namespace(attributes, object).to_owned(),
+            name: attributes.object_name(object).to_owned(),
             ..cel::ResourceAttributes::default()
         };
         Ok(Self {
-            object: subject.shown(object).await?,
-            old: subject.shown(attributes.old.unwrap_or(&Value::Null)).await?,
+            object: versioned_request.convert_object(object).await?,
+            old: versioned_request.convert_object(attributes.old.unwrap_or(&Value::Null)).await?,
             request,
             own_request,
             namespace: in_namespace,
@@ -63,7 +63,7 @@ impl<'v> VersionedAttributes<'v> {
     }
 
     /// Builds the evaluation input with parameters and the authorizer of `authorizer.…check()`.
-    pub fn input<'a>(&'a self, params: &'a Value, asking: &Arc<DeferredAuthorizer>) -> Input<'a> {
+    pub fn evaluation_input<'a>(&'a self, params: &'a Value, authorizer: &Arc<DeferredAuthorizer>) -> Input<'a> {
         Input {
             object: &self.object,
             old_object: &self.old,
@@ -71,7 +71,7 @@ impl<'v> VersionedAttributes<'v> {
             own_request: self.own_request.as_ref().unwrap_or(&self.request),
             namespace: self.namespace,
             params,
-            authorizer: asking.clone(),
+            authorizer: authorizer.clone(),
             resource: self.resource.clone(),
         }
     }
@@ -80,7 +80,7 @@ impl<'v> VersionedAttributes<'v> {
 /// Reads the request's namespace for the `namespaceObject` variable; null for cluster-scoped requests.
 pub async fn namespace_object(attributes: &AdmissionAttributes<'_>) -> Result<Value, Status> {
     let name = attributes.namespace();
-    if name.is_empty() || attributes.kind() == ("", "v1", "Namespace") {
+    if name.is_empty() || attributes.group_version_kind() == ("", "v1", "Namespace") {
         return Ok(Value::Null);
     }
     let namespaces = loopback::find_resource("", "v1", "namespaces")?;

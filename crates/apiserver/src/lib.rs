@@ -36,7 +36,7 @@ use std::{
     task::{Context, Poll},
 };
 
-pub use admission::{AdmissionSettings, UnknownPlugin};
+pub use admission::{AdmissionOptions, PluginFlagError};
 pub use aggregator::{AggregationOptions, CertificateError, ClientCertificate};
 pub use apiserver_core::{
     Body, BodyError, Caller, User,
@@ -134,7 +134,7 @@ struct ServerState {
     flow_controller: Arc<flowcontrol::FlowController>,
     aggregator: Arc<aggregator::Aggregator>,
     /// Resource usage of containers.
-    usage: Arc<admission::usage::Usage>,
+    usage: Arc<admission::container_usage::ContainerUsage>,
     reloads: reload::ReloadMetrics,
     options: ServerOptions,
     /// Discovery and OpenAPI documents of built-in resources.
@@ -173,7 +173,7 @@ impl Server {
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         if settings.initializers.is_some() {
             enable_initializers().map_err(|late| store::StoreError::Unusable(late.to_string()))?;
-            settings.admission.enable("Initializers");
+            settings.admission.enable_plugin("Initializers");
             settings.served.enable_version("admissionregistration.k8s.io", "v1alpha1");
         }
         let config_of_registry = registry::RegistryConfig {
@@ -184,16 +184,17 @@ impl Server {
             initialization_timeout: settings.initializers.unwrap_or_default(),
         };
         let registry = Arc::new(registry::Registry::new(config.store, config_of_registry).await?);
-        let usage = Arc::new(admission::usage::Usage::default());
+        let usage = Arc::new(admission::container_usage::ContainerUsage::default());
         let parts = admission::PluginInit {
             config: None,
-            settings: &settings.admission,
+            toleration_seconds: settings.admission.toleration_seconds,
             cache: registry.cache(),
             authorizers: registry.authorizers(),
             usage: &usage,
-            times: &Arc::default(),
+            metrics: &Arc::default(),
         };
-        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::StoreError::Unusable)?;
+        let admission = admission::AdmissionChain::new(&settings.admission, &parts);
+        let admission = admission.map_err(|error| store::StoreError::Unusable(error.to_string()))?;
         registry.set_admission(admission);
         let created = bootstrap::create_objects(&registry, &settings).await;
         created.map_err(bootstrap_error)?;

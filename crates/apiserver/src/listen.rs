@@ -85,7 +85,7 @@ async fn run_background_tasks(server: Server) {
     let ending = server.shared.shutting_down.clone();
     let kept = bootstrap::run_bootstrap(server.clone(), ending.clone());
     let sampled = async {
-        if server.shared.options.admission.wants_usage() {
+        if server.shared.options.admission.needs_container_usage() {
             usage_sampler::run_usage_sampler(&server, &ending).await;
         }
     };

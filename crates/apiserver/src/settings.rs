@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use admission::AdmissionSettings;
+use admission::AdmissionOptions;
 use aggregator::AggregationOptions;
 use apiserver_core::resource_config::ApiResourceConfig;
 use audit::Audit;
@@ -27,7 +27,7 @@ pub struct ServerOptions {
     /// Authentication options.
     pub authentication: AuthenticationConfig,
     /// Admission options.
-    pub admission: AdmissionSettings,
+    pub admission: AdmissionOptions,
     /// Aggregation options.
     pub aggregation: AggregationOptions,
     /// Authorization modes.
@@ -90,7 +90,7 @@ impl Default for ServerOptions {
             service_networks: "10.96.0.0/16".parse().into_iter().collect(),
             node_ports: 30000..=32767,
             authentication: AuthenticationConfig::default(),
-            admission: AdmissionSettings::default(),
+            admission: AdmissionOptions::default(),
             aggregation: AggregationOptions::default(),
             authorization: Authorization::default(),
             audit: Audit::default(),

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admission::usage::Sample;
+use admission::container_usage::UsageSample;
 use api::{Value, meta, status::Status};
 use apiserver_core::{body::full_body, loopback};
 use http::{Request, header};
@@ -85,7 +85,7 @@ async fn sample_kubelets(server: &Server, before: &mut CpuReadings) -> Result<()
         for (container, reading) in parse_metrics_page(&page) {
             let cpu = reading.cpu.and_then(|seconds| before.cpu_rate(&container, seconds, now));
             if let Some(image) = images.get(&container) {
-                server.shared.usage.record(&container.0, image, Sample { at: now, cpu, memory: reading.memory });
+                server.shared.usage.record_sample(&container.0, image, UsageSample { at: now, cpu, memory: reading.memory });
             }
             reading.cpu.map(|seconds| seen.insert(container, (seconds, now)));
         }
@@ -151,7 +151,7 @@ fn parse_metrics_page(page: &str) -> HashMap<ContainerKey, UsageReading> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use admission::usage::{Kind, Wanted};
+    use admission::container_usage::{ComputeResource, UsageQuery};
     use apiserver_core::loopback::{LoopbackClient, ObjectKey};
     use http::Response;
     use serde_json::json;
@@ -201,9 +201,9 @@ mod tests {
         let mut before = CpuReadings::default();
         sample_kubelets(&server, &mut before).await.unwrap();
         sample_kubelets(&server, &mut before).await.unwrap();
-        let wanted = Wanted { image: "nginx:1", exact: true, namespace: Some("default"), within: SAMPLE_PERIOD };
+        let wanted = UsageQuery { image: "nginx:1", exact: true, namespace: Some("default"), within: SAMPLE_PERIOD };
         let percentile = |kind| server.shared.usage.percentile(kind, 90, wanted, Instant::now());
-        assert_eq!(percentile(Kind::Memory), Some((12_000_000, 2)));
-        assert!(matches!(percentile(Kind::Cpu), Some((1.., 1))), "two readings make a rate");
+        assert_eq!(percentile(ComputeResource::Memory), Some((12_000_000, 2)));
+        assert!(matches!(percentile(ComputeResource::Cpu), Some((1.., 1))), "two readings make a rate");
     }
 }

@@ -4,7 +4,7 @@
 mod fixture;
 mod replay;
 
-use ferry_apiserver::{AdmissionSettings, Authorization, Mode, ServerOptions};
+use ferry_apiserver::{AdmissionOptions, Authorization, Mode, ServerOptions};
 use fixture::authority::Authority;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ async fn check(name: &str) {
     let Some(exchanges) = replay::recording(name) else { return };
     // As upstream was started for the recordings.
     let authorization = Authorization { modes: vec![Mode::Node, Mode::Rbac] };
-    let admission = AdmissionSettings::new(&["NodeRestriction".into()], &[]).unwrap();
+    let admission = AdmissionOptions::new(&["NodeRestriction".into()], &[]).unwrap();
     let settings = ServerOptions { authorization, admission, ..ServerOptions::default() };
     let dir = tempfile::tempdir().unwrap();
     let server = fixture::start(dir.path(), settings).await;

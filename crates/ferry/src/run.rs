@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use apiserver::{
-    AdmissionSettings, AggregationOptions, AuthenticationConfig, Authorization, CaBundle, ClientCertificate, Mode,
+    AdmissionOptions, AggregationOptions, AuthenticationConfig, Authorization, CaBundle, ClientCertificate, Mode,
     Server, ServerOptions, User,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
@@ -246,8 +246,8 @@ fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<S
 }
 
 /// Upstream's plug-ins, and the one that keeps kubelets to their own nodes.
-fn admission_options() -> anyhow::Result<AdmissionSettings> {
-    Ok(AdmissionSettings::new(&["NodeRestriction".into()], &[])?)
+fn admission_options() -> anyhow::Result<AdmissionOptions> {
+    Ok(AdmissionOptions::new(&["NodeRestriction".into()], &[])?)
 }
 
 /// Starts the controller manager and the scheduler, each as a candidate of its leader election: of several instances on

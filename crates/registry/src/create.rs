@@ -37,7 +37,7 @@ impl Registry {
         dry_run: bool,
     ) -> Result<UpdatedObject, Status> {
         prepare_metadata(request, &mut object)?;
-        let attributes = AdmissionAttributes::create(self, request, dry_run);
+        let attributes = AdmissionAttributes::for_create(self, request, dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let base = meta::string_at(&object, &["metadata", "generateName"]).to_owned();
         if !meta::name(&object).is_empty() || base.is_empty() {

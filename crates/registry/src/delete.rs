@@ -95,8 +95,8 @@ impl Registry {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
             options.check_preconditions(resource, &object)?;
             if !options.admitted {
-                let attributes = AdmissionAttributes::delete(self, request, &object, &options.admission_options);
-                self.admission().allow(&attributes).await?;
+                let attributes = AdmissionAttributes::for_delete(self, request, &object, &options.admission_options);
+                self.admission().admit_without_object(&attributes).await?;
             }
             match self.delete_revision(resource, object, revision, options).await {
                 Err(SaveError::Store(store::StoreError::Conflict { current: Some(_), .. })) => continue,
@@ -150,7 +150,7 @@ fn mark_for_deletion(resource: &Resource, object: &Value, options: &DeleteOption
     if !began || earlier.is_some_and(|earlier| grace < earlier) {
         let time = clock::now() + jiff::SignedDuration::from_secs(grace.min(i64::from(i32::MAX)));
         let metadata = meta::metadata_mut(&mut marked);
-        metadata.insert("deletionTimestamp".into(), api::time::seconds(time).into());
+        metadata.insert("deletionTimestamp".into(), api::time::format_seconds(time).into());
         metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
         if resource.tracks_generation && !began {
             let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default() + 1;

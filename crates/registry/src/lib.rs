@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use admission::Admission;
+use admission::AdmissionChain;
 use api::{Value, meta, schema::Resource, status::Status};
 use apiextensions::CustomResourceDefinitions;
 use apiserver_core::{
@@ -101,7 +101,7 @@ pub struct Registry {
     /// Timeout of a create that waits for initializers.
     initialization_timeout: Duration,
     /// Set once, before the first request, because plug-ins need components that hold the registry.
-    admission: OnceLock<Admission>,
+    admission: OnceLock<AdmissionChain>,
     /// Set once, before the first request.
     virtual_resources: OnceLock<VirtualResources>,
 }
@@ -169,12 +169,12 @@ impl Registry {
     }
 
     /// The admission chain; empty until [`Self::set_admission`].
-    pub fn admission(&self) -> Admission {
+    pub fn admission(&self) -> AdmissionChain {
         self.admission.get().cloned().unwrap_or_default()
     }
 
     /// Sets the admission chain; only the first call has an effect.
-    pub fn set_admission(&self, admission: Admission) {
+    pub fn set_admission(&self, admission: AdmissionChain) {
         self.admission.get_or_init(|| admission);
     }
 

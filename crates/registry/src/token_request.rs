@@ -55,7 +55,7 @@ async fn issue_token(
     let options = WriteOptions::from_request(request, body)?;
     let mut token_request = decode_subresource_body(request, body, options.validation)?;
     track_managed_fields(&options, request, &mut token_request)?;
-    let attributes = AdmissionAttributes::create(registry, request, options.dry_run);
+    let attributes = AdmissionAttributes::for_create(registry, request, options.dry_run);
     registry.admission().admit(&attributes, &mut token_request).await?;
     check_subject(request, &token_request)?;
     let (account, _) = registry.read_object(&request.resource, &request.namespace, &request.name).await?;
@@ -71,7 +71,7 @@ async fn issue_token(
     let claims = build_claims(tokens, &account, &token_request, &bound, now);
     let token = tokens.sign(claims).ok_or_else(Status::no_such_path)?.map_err(Status::internal_error)?;
     let expires = now + SignedDuration::from_secs(meta::integer_at(&token_request, &["spec", "expirationSeconds"]));
-    token_request["status"] = json!({"token": token, "expirationTimestamp": api::time::seconds(expires)});
+    token_request["status"] = json!({"token": token, "expirationTimestamp": api::time::format_seconds(expires)});
     Ok(token_request)
 }
 
@@ -122,7 +122,7 @@ fn complete_request(tokens: &Tokens, token_request: &mut Value, account: &Value,
     for field in ["name", "namespace", "uid"] {
         metadata.insert(field.into(), account["metadata"][field].clone());
     }
-    metadata.insert("creationTimestamp".into(), api::time::seconds(now).into());
+    metadata.insert("creationTimestamp".into(), api::time::format_seconds(now).into());
     Ok(())
 }
 

@@ -213,7 +213,7 @@ impl Registry {
                 Some(converter) => converter.run_converted(self.crds(), resource, || edit(&current)).await?,
                 None => edit(&current)?,
             };
-            let attributes = AdmissionAttributes::update(self, request, &current, dry_run);
+            let attributes = AdmissionAttributes::for_update(self, request, &current, dry_run);
             self.admit_change(&attributes, scope, &mut edited).await?;
             check_preconditions(resource, &request.name, &edited, &current, revision)?;
             let reservation = match scope {
@@ -314,7 +314,7 @@ impl Registry {
             UpdateScope::Main | UpdateScope::Subresource => self.admission().admit(attributes, edited).await,
             UpdateScope::Scale => {
                 let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
-                let attributes = attributes.with_old(before.as_ref());
+                let attributes = attributes.with_old_object(before.as_ref());
                 let mut scale = scale_of(attributes.resource(), edited);
                 self.admission().admit(&attributes, &mut scale).await?;
                 set_replicas(attributes.resource(), edited, &scale);
@@ -335,7 +335,7 @@ impl Registry {
             UpdateScope::Main | UpdateScope::Subresource => self.admission().validate(attributes, object).await,
             UpdateScope::Scale => {
                 let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
-                let attributes = attributes.with_old(before.as_ref());
+                let attributes = attributes.with_old_object(before.as_ref());
                 self.admission().validate(&attributes, &scale_of(attributes.resource(), object)).await
             }
         }

@@ -5,18 +5,21 @@ use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
-const WHY: &str = "admission control is denying all modifications";
+const DENY_MESSAGE: &str = "admission control is denying all modifications";
 
 /// The descriptor of AlwaysAdmit.
-pub const ADMIT: PluginDescriptor =
-    PluginDescriptor { name: "AlwaysAdmit", on: false, about: &[], make: |_| Ok(Box::new(AlwaysAdmit)) };
+pub const ALWAYS_ADMIT: PluginDescriptor = PluginDescriptor {
+    name: "AlwaysAdmit",
+    enabled_by_default: false,
+    rules: &[],
+    construct: |_| Ok(Box::new(AlwaysAdmit)),
+};
 /// The descriptor of AlwaysDeny.
-pub const DENY: PluginDescriptor = PluginDescriptor {
+pub const ALWAYS_DENY: PluginDescriptor = PluginDescriptor {
     name: "AlwaysDeny",
-    on: false,
-    about: &[ResourceRule::everything(ALL)],
-    make: |_| Ok(Box::new(AlwaysDeny)),
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_all_resources(Operation::ALL)],
+    construct: |_| Ok(Box::new(AlwaysDeny)),
 };
 
 struct AlwaysAdmit;
@@ -27,6 +30,6 @@ struct AlwaysDeny;
 #[async_trait]
 impl Plugin for AlwaysDeny {
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
-        Err(attributes.forbidden(object, WHY))
+        Err(attributes.new_forbidden(object, DENY_MESSAGE))
     }
 }

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "AlwaysPullImages",
-    on: false,
-    about: &[ResourceRule::object("", "pods", &[Operation::Create, Operation::Update])],
-    make: |_| Ok(Box::new(AlwaysPullImages)),
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_object("", "pods", Operation::WRITES)],
+    construct: |_| Ok(Box::new(AlwaysPullImages)),
 };
 
 const ALWAYS: &str = "Always";
@@ -23,7 +23,7 @@ impl Plugin for AlwaysPullImages {
         if !has_new_images(attributes, object) {
             return Ok(());
         }
-        for (list, _) in pod::LISTS {
+        for (list, _) in pod::CONTAINER_LISTS {
             for container in pod::containers_mut(object, list) {
                 meta::object_mut(container).insert("imagePullPolicy".into(), ALWAYS.into());
             }
@@ -41,9 +41,9 @@ impl Plugin for AlwaysPullImages {
             return Ok(());
         }
         let mut faults = Vec::new();
-        for (list, _) in pod::LISTS {
+        for (list, _) in pod::CONTAINER_LISTS {
             for (at, container) in meta::list_at(object, &["spec", list]).iter().enumerate() {
-                check(
+                check_pull_policy(
                     &mut faults,
                     format!("spec.{list}[{at}].imagePullPolicy"),
                     meta::string_at(container, &["imagePullPolicy"]),
@@ -52,7 +52,7 @@ impl Plugin for AlwaysPullImages {
         }
         for (at, volume) in meta::list_at(object, &["spec", "volumes"]).iter().enumerate() {
             if let Some(image) = meta::value_at(volume, &["image"]) {
-                check(
+                check_pull_policy(
                     &mut faults,
                     format!("spec.volumes[{at}].image.pullPolicy"),
                     meta::string_at(image, &["pullPolicy"]),
@@ -60,13 +60,13 @@ impl Plugin for AlwaysPullImages {
             }
         }
         match faults.first() {
-            Some(fault) => Err(attributes.forbidden(object, fault)),
+            Some(fault) => Err(attributes.new_forbidden(object, fault)),
             None => Ok(()),
         }
     }
 }
 
-fn check(faults: &mut Vec<String>, field: String, policy: &str) {
+fn check_pull_policy(faults: &mut Vec<String>, field: String, policy: &str) {
     if policy != ALWAYS {
         faults.push(FieldError::not_supported(field, policy, &[ALWAYS]).to_string());
     }

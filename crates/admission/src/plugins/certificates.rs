@@ -16,94 +16,96 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
 /// Requires the verb `approve` on the signer.
-pub const APPROVAL: PluginDescriptor = PluginDescriptor {
+pub const CERTIFICATE_APPROVAL: PluginDescriptor = PluginDescriptor {
     name: "CertificateApproval",
-    on: true,
-    about: &[ResourceRule {
+    enabled_by_default: true,
+    rules: &[ResourceRule {
         resource: (GROUP, REQUESTS),
         subresources: &["approval"],
         operations: &[Operation::Update],
     }],
-    make: |parts| Ok(Box::new(Approval(parts.authorizers.clone()))),
+    construct: |init| Ok(Box::new(CertificateApproval(init.authorizers.clone()))),
 };
 /// Requires the verb `sign` on the signer.
-pub const SIGNING: PluginDescriptor = PluginDescriptor {
+pub const CERTIFICATE_SIGNING: PluginDescriptor = PluginDescriptor {
     name: "CertificateSigning",
-    on: true,
-    about: &[ResourceRule { resource: (GROUP, REQUESTS), subresources: &["status"], operations: &[Operation::Update] }],
-    make: |parts| Ok(Box::new(Signing(parts.authorizers.clone()))),
+    enabled_by_default: true,
+    rules: &[ResourceRule { resource: (GROUP, REQUESTS), subresources: &["status"], operations: &[Operation::Update] }],
+    construct: |init| Ok(Box::new(CertificateSigning(init.authorizers.clone()))),
 };
 /// Requires the verb `attest` on the signer of a ClusterTrustBundle.
-pub const ATTEST: PluginDescriptor = PluginDescriptor {
+pub const CLUSTER_TRUST_BUNDLE_ATTEST: PluginDescriptor = PluginDescriptor {
     name: "ClusterTrustBundleAttest",
-    on: true,
-    about: &[ResourceRule::object(GROUP, "clustertrustbundles", &[Operation::Create, Operation::Update])],
-    make: |parts| Ok(Box::new(Attest(parts.authorizers.clone()))),
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object(GROUP, "clustertrustbundles", Operation::WRITES)],
+    construct: |init| Ok(Box::new(ClusterTrustBundleAttest(init.authorizers.clone()))),
 };
 /// Rejects client certificate requests with the group `system:masters`.
-pub const SUBJECT: PluginDescriptor = PluginDescriptor {
+pub const CERTIFICATE_SUBJECT_RESTRICTION: PluginDescriptor = PluginDescriptor {
     name: "CertificateSubjectRestriction",
-    on: true,
-    about: &[ResourceRule::object(GROUP, REQUESTS, &[Operation::Create])],
-    make: |_| Ok(Box::new(SubjectRestriction)),
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object(GROUP, REQUESTS, &[Operation::Create])],
+    construct: |_| Ok(Box::new(CertificateSubjectRestriction)),
 };
 
-struct Approval(Arc<Authorizers>);
-struct Signing(Arc<Authorizers>);
-struct Attest(Arc<Authorizers>);
-struct SubjectRestriction;
+struct CertificateApproval(Arc<Authorizers>);
+struct CertificateSigning(Arc<Authorizers>);
+struct ClusterTrustBundleAttest(Arc<Authorizers>);
+struct CertificateSubjectRestriction;
 
 #[async_trait]
-impl Plugin for Approval {
+impl Plugin for CertificateApproval {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         let signer = meta::string_at(attributes.old.unwrap_or(request), &["spec", "signerName"]);
-        if may(&self.0, attributes, "approve", signer).await {
+        if is_authorized_for_signer(&self.0, attributes, "approve", signer).await {
             return Ok(());
         }
         let why = format!("user not permitted to approve requests with signerName {signer:?}");
-        Err(attributes.forbidden(request, why))
+        Err(attributes.new_forbidden(request, why))
     }
 }
 
 #[async_trait]
-impl Plugin for Signing {
+impl Plugin for CertificateSigning {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         let Some(old) = attributes.old else { return Ok(()) };
         let same = |field: &str| meta::value_at(old, &["status", field]) == meta::value_at(request, &["status", field]);
         let signer = meta::string_at(old, &["spec", "signerName"]);
-        if same("certificate") && same("conditions") || may(&self.0, attributes, "sign", signer).await {
-            return Ok(());
-        }
-        let why = format!("user not permitted to sign requests with signerName {signer:?}");
-        Err(attributes.forbidden(request, why))
-    }
-}
-
-#[async_trait]
-impl Plugin for Attest {
-    async fn validate(&self, attributes: &AdmissionAttributes<'_>, bundle: &Value) -> Result<(), Status> {
-        let signer = meta::string_at(bundle, &["spec", "signerName"]);
-        if signer.is_empty()
-            || attributes.old.is_some_and(|old| differs_only_for_the_collector(old, bundle))
-            || may(&self.0, attributes, "attest", signer).await
+        if same("certificate") && same("conditions")
+            || is_authorized_for_signer(&self.0, attributes, "sign", signer).await
         {
             return Ok(());
         }
-        Err(attributes.forbidden(bundle, format!("user not permitted to attest for signerName {signer:?}")))
+        let why = format!("user not permitted to sign requests with signerName {signer:?}");
+        Err(attributes.new_forbidden(request, why))
     }
 }
 
 #[async_trait]
-impl Plugin for SubjectRestriction {
+impl Plugin for ClusterTrustBundleAttest {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, bundle: &Value) -> Result<(), Status> {
+        let signer = meta::string_at(bundle, &["spec", "signerName"]);
+        if signer.is_empty()
+            || attributes.old.is_some_and(|old| is_garbage_collector_update(old, bundle))
+            || is_authorized_for_signer(&self.0, attributes, "attest", signer).await
+        {
+            return Ok(());
+        }
+        Err(attributes.new_forbidden(bundle, format!("user not permitted to attest for signerName {signer:?}")))
+    }
+}
+
+#[async_trait]
+impl Plugin for CertificateSubjectRestriction {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         if meta::string_at(request, &["spec", "signerName"]) != CLIENT_SIGNER {
             return Ok(());
         }
-        match certificate_request::subject(request) {
-            Err(why) => Err(attributes.forbidden(request, format!("failed to parse CSR: {why}"))),
+        match certificate_request::parse_request_subject(request) {
+            Err(why) => Err(attributes.new_forbidden(request, format!("failed to parse CSR: {why}"))),
             Ok(subject) if subject.organizations.iter().any(|group| group == MASTERS) => {
                 let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
-                Err(attributes.forbidden(request, why))
+                Err(attributes.new_forbidden(request, why))
             }
             Ok(_) => Ok(()),
         }
@@ -111,7 +113,12 @@ impl Plugin for SubjectRestriction {
 }
 
 /// Whether the user has the verb on a signer, or on all signers of its domain.
-async fn may(authorizers: &Authorizers, attributes: &AdmissionAttributes<'_>, verb: &str, signer: &str) -> bool {
+async fn is_authorized_for_signer(
+    authorizers: &Authorizers,
+    attributes: &AdmissionAttributes<'_>,
+    verb: &str,
+    signer: &str,
+) -> bool {
     let allows = async |name: &str| {
         let resource = apiserver_core::attributes::ResourceAttributes {
             group: GROUP,
@@ -132,7 +139,7 @@ async fn may(authorizers: &Authorizers, attributes: &AdmissionAttributes<'_>, ve
 }
 
 /// Whether only owner references and finalizers change, as the garbage collector does.
-fn differs_only_for_the_collector(old: &Value, new: &Value) -> bool {
+fn is_garbage_collector_update(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
         let metadata = meta::metadata_mut(&mut object);

@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "DefaultTolerationSeconds",
-    on: true,
-    about: &[ResourceRule::object("", "pods", &[Operation::Create, Operation::Update])],
-    make: |parts| {
-        let (not_ready, unreachable) = parts.settings.toleration_seconds.unwrap_or((SECONDS, SECONDS));
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object("", "pods", Operation::WRITES)],
+    construct: |init| {
+        let (not_ready, unreachable) = init.toleration_seconds.unwrap_or((SECONDS, SECONDS));
         Ok(Box::new(DefaultTolerationSeconds([
             ("node.kubernetes.io/not-ready", not_ready),
             ("node.kubernetes.io/unreachable", unreachable),
@@ -36,7 +36,7 @@ impl Plugin for DefaultTolerationSeconds {
                 (key == taint || key.is_empty()) && (effect == NO_EXECUTE || effect.is_empty())
             })
         };
-        let missing: Vec<Value> = self.0.iter().filter(|(taint, _)| !is_borne(taint)).map(toleration).collect();
+        let missing: Vec<Value> = self.0.iter().filter(|(taint, _)| !is_borne(taint)).map(new_toleration).collect();
         if !missing.is_empty() {
             let list = meta::field_mut(pod, "spec").entry("tolerations").or_insert_with(|| json!([]));
             list.as_array_mut().into_iter().for_each(|list| list.extend(missing.clone()));
@@ -45,6 +45,6 @@ impl Plugin for DefaultTolerationSeconds {
     }
 }
 
-fn toleration((taint, seconds): &(&'static str, i64)) -> Value {
+fn new_toleration((taint, seconds): &(&'static str, i64)) -> Value {
     json!({"key": taint, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": seconds})
 }

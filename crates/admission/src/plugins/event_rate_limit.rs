@@ -10,29 +10,31 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 
-const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 const SIZE: usize = 4096;
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "EventRateLimit",
-    on: false,
-    about: &[ResourceRule::object("", "events", WRITES), ResourceRule::object("events.k8s.io", "events", WRITES)],
-    make: |parts| {
-        let limits = parts.config.map(|config| meta::list_at(config, &["limits"]).to_vec()).unwrap_or_default();
+    enabled_by_default: false,
+    rules: &[
+        ResourceRule::for_object("", "events", Operation::WRITES),
+        ResourceRule::for_object("events.k8s.io", "events", Operation::WRITES),
+    ],
+    construct: |init| {
+        let limits = init.config.map(|config| meta::list_at(config, &["limits"]).to_vec()).unwrap_or_default();
         if limits.is_empty() {
             return Err("limits: Invalid value: {}: must be specified".into());
         }
-        Ok(Box::new(EventRateLimit(limits.iter().map(Limit::of).collect::<Result<_, _>>()?)))
+        Ok(Box::new(EventRateLimit(limits.iter().map(LimitEnforcer::from_config).collect::<Result<_, _>>()?)))
     },
 };
 
-struct EventRateLimit(Vec<Limit>);
+struct EventRateLimit(Vec<LimitEnforcer>);
 
 /// One configured limit: token buckets by key.
-struct Limit {
+struct LimitEnforcer {
     kind: String,
     rate: f64,
     burst: f64,
@@ -40,11 +42,11 @@ struct Limit {
     buckets: Mutex<HashMap<String, (f64, Instant)>>,
 }
 
-impl Limit {
-    fn of(config: &Value) -> Result<Self, String> {
+impl LimitEnforcer {
+    fn from_config(config: &Value) -> Result<Self, PluginError> {
         let kind = meta::string_at(config, &["type"]).to_owned();
         if !["Server", "Namespace", "User", "SourceAndObject"].contains(&kind.as_str()) {
-            return Err(format!("unknown event rate limit type: {kind}"));
+            return Err(format!("unknown event rate limit type: {kind}").into());
         }
         let (rate, burst) = (meta::integer_at(config, &["qps"]), meta::integer_at(config, &["burst"]));
         if rate <= 0 || burst <= 0 {
@@ -55,7 +57,7 @@ impl Limit {
         Ok(Self { kind, rate: rate as f64, burst: burst as f64, size, buckets: Mutex::default() })
     }
 
-    fn key(&self, attributes: &AdmissionAttributes<'_>, event: &Value) -> String {
+    fn bucket_key(&self, attributes: &AdmissionAttributes<'_>, event: &Value) -> String {
         let text = |path: &[&str]| meta::string_at(event, path);
         match self.kind.as_str() {
             "Namespace" => attributes.namespace().to_owned(),
@@ -75,7 +77,7 @@ impl Limit {
     }
 
     /// Takes a token from the key's bucket, if available.
-    fn accepts(&self, key: &str, now: Instant) -> bool {
+    fn try_accept(&self, key: &str, now: Instant) -> bool {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= self.size && !buckets.contains_key(key) {
             // Evicts the least recently used bucket, which refills first.
@@ -99,8 +101,8 @@ impl Plugin for EventRateLimit {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, event: &Value) -> Result<(), Status> {
         let mut reached = Vec::new();
         for limit in &self.0 {
-            let key = limit.key(attributes, event);
-            if !limit.accepts(&key, Instant::now()) {
+            let key = limit.bucket_key(attributes, event);
+            if !limit.try_accept(&key, Instant::now()) {
                 reached.push(format!("limit reached on type {} for key {key}", limit.kind));
             }
         }

@@ -9,20 +9,24 @@ use api::{
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::limit_checks::{Asked, at_least, at_most, at_most_requested, within_ratio};
-use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
+use super::limit_range_checks::{
+    RequestsAndLimits, check_limit_request_ratio, check_max, check_max_request, check_min,
+};
+use crate::{
+    AdmissionAttributes, DenialReason, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule, pod,
+};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "LimitRanger",
-    on: true,
-    about: &[
+    enabled_by_default: true,
+    rules: &[
         // The container resources of an existing pod change only through `resize`.
-        ResourceRule::object("", "pods", &[Operation::Create]),
+        ResourceRule::for_object("", "pods", &[Operation::Create]),
         ResourceRule { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] },
-        ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create, Operation::Update]),
+        ResourceRule::for_object("", "persistentvolumeclaims", Operation::WRITES),
     ],
-    make: |parts| Ok(Box::new(LimitRanger(NamespaceIndex::of(parts, RANGES)?))),
+    construct: |init| Ok(Box::new(LimitRanger(NamespaceIndex::new(init, RANGES)?))),
 };
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -34,38 +38,41 @@ struct LimitRanger(NamespaceIndex);
 #[async_trait]
 impl Plugin for LimitRanger {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        self.0.has_some(attributes.namespace()) && !attributes.old.is_some_and(meta::is_deleting)
+        self.0.has_any(attributes.namespace()) && !attributes.old.is_some_and(meta::is_deleting)
     }
 
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
-        if attributes.is_of("", "pods") {
-            for range in ranges(attributes).await? {
-                fill_in(object, &range);
+        if attributes.targets_resource("", "pods") {
+            for range in list_limit_ranges(attributes).await? {
+                apply_defaults(object, &range);
             }
         }
         Ok(())
     }
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
-        for range in ranges(attributes).await? {
-            let faults =
-                if attributes.is_of("", "pods") { pod_faults(object, &range) } else { claim_faults(object, &range) };
+        for range in list_limit_ranges(attributes).await? {
+            let faults = if attributes.targets_resource("", "pods") {
+                pod_errors(object, &range)
+            } else {
+                claim_errors(object, &range)
+            };
             if !faults.is_empty() {
-                return Err(attributes.forbidden(object, aggregate(faults)));
+                return Err(attributes.new_forbidden(object, format_aggregate(faults)));
             }
         }
         Ok(())
     }
 }
 
-async fn ranges(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Value>, Status> {
-    attributes.all(RANGES, attributes.namespace()).await
+async fn list_limit_ranges(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Value>, Status> {
+    attributes.list_objects(RANGES, attributes.namespace()).await
 }
 
 /// Formats one error as it is and several in brackets without duplicates, like Go's aggregate error.
-fn aggregate(faults: Vec<String>) -> String {
+fn format_aggregate(faults: Vec<DenialReason>) -> String {
     let mut said: Vec<String> = Vec::new();
-    for fault in faults {
+    for DenialReason(fault) in faults {
         if !said.contains(&fault) {
             said.push(fault);
         }
@@ -73,14 +80,14 @@ fn aggregate(faults: Vec<String>) -> String {
     if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) }
 }
 
-fn items<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+fn limit_items<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
     meta::list_at(range, &["spec", "limits"]).iter().filter(move |item| item["type"] == kind)
 }
 
 /// Sets the default requests and limits of a LimitRange on containers, and records them in an annotation.
-fn fill_in(object: &mut Value, range: &Value) {
+fn apply_defaults(object: &mut Value, range: &Value) {
     let (mut requests, mut limits) = (ResourceList::new(), ResourceList::new());
-    for item in items(range, "Container") {
+    for item in limit_items(range, "Container") {
         requests.extend(resource_list::parse_resource_list(meta::value_at(item, &["defaultRequest"])));
         limits.extend(resource_list::parse_resource_list(meta::value_at(item, &["default"])));
     }
@@ -89,8 +96,8 @@ fn fill_in(object: &mut Value, range: &Value) {
         for container in pod::containers_mut(object, list) {
             let name = meta::string_at(container, &["name"]).to_owned();
             // Limits are set before requests, but listed after them in the annotation.
-            let set_limits = fill(container, "limits", &limits);
-            let set_requests = fill(container, "requests", &requests);
+            let set_limits = set_missing_resources(container, "limits", &limits);
+            let set_requests = set_missing_resources(container, "requests", &requests);
             for (set, what) in [(set_requests, "request"), (set_limits, "limit")] {
                 if !set.is_empty() {
                     notes.push(format!("{} {what} for {kind} {name}", set.join(", ")));
@@ -106,7 +113,7 @@ fn fill_in(object: &mut Value, range: &Value) {
 }
 
 /// Sets missing resources to their defaults; returns the names of the resources set.
-fn fill(container: &mut Value, which: &str, defaults: &ResourceList) -> Vec<String> {
+fn set_missing_resources(container: &mut Value, which: &str, defaults: &ResourceList) -> Vec<String> {
     if defaults.is_empty() {
         return Vec::new();
     }
@@ -119,20 +126,20 @@ fn fill(container: &mut Value, which: &str, defaults: &ResourceList) -> Vec<Stri
     missing
 }
 
-fn pod_faults(object: &Value, range: &Value) -> Vec<String> {
+fn pod_errors(object: &Value, range: &Value) -> Vec<DenialReason> {
     let mut faults = Vec::new();
     for item in meta::list_at(range, &["spec", "limits"]) {
-        let asked: Vec<Asked> = match meta::string_at(item, &["type"]) {
+        let asked: Vec<RequestsAndLimits> = match meta::string_at(item, &["type"]) {
             "Container" => ["containers", "initContainers"]
                 .iter()
                 .flat_map(|list| meta::list_at(object, &["spec", list]))
-                .map(|container| Asked {
+                .map(|container| RequestsAndLimits {
                     requests: resource_list::parse_resource_list(meta::value_at(container, &["resources", "requests"])),
                     limits: resource_list::parse_resource_list(meta::value_at(container, &["resources", "limits"])),
                 })
                 .collect(),
             "Pod" => {
-                vec![Asked {
+                vec![RequestsAndLimits {
                     requests: resource_list::pod_resources(object, "requests"),
                     limits: resource_list::pod_resources(object, "limits"),
                 }]
@@ -141,27 +148,33 @@ fn pod_faults(object: &Value, range: &Value) -> Vec<String> {
         };
         let kind = meta::string_at(item, &["type"]);
         for asked in &asked {
-            faults.extend(each(item, "min", |name, bound| at_least(kind, name, bound, asked)));
-            faults.extend(each(item, "max", |name, bound| at_most(kind, name, bound, asked)));
-            faults.extend(each(item, "maxLimitRequestRatio", |name, bound| within_ratio(kind, name, bound, asked)));
+            faults.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, asked)));
+            faults.extend(check_each_bound(item, "max", |name, bound| check_max(kind, name, bound, asked)));
+            faults.extend(check_each_bound(item, "maxLimitRequestRatio", |name, bound| {
+                check_limit_request_ratio(kind, name, bound, asked)
+            }));
         }
     }
     faults
 }
 
-fn claim_faults(claim: &Value, range: &Value) -> Vec<String> {
+fn claim_errors(claim: &Value, range: &Value) -> Vec<DenialReason> {
     let kind = "PersistentVolumeClaim";
     let requests = resource_list::parse_resource_list(meta::value_at(claim, &["spec", "resources", "requests"]));
-    let asked = Asked { requests, limits: ResourceList::new() };
+    let asked = RequestsAndLimits { requests, limits: ResourceList::new() };
     let mut faults = Vec::new();
-    for item in items(range, kind) {
-        faults.extend(each(item, "min", |name, bound| at_least(kind, name, bound, &asked)));
-        faults.extend(each(item, "max", |name, bound| at_most_requested(kind, name, bound, &asked)));
+    for item in limit_items(range, kind) {
+        faults.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, &asked)));
+        faults.extend(check_each_bound(item, "max", |name, bound| check_max_request(kind, name, bound, &asked)));
     }
     faults
 }
 
-fn each(item: &Value, field: &str, check: impl Fn(&str, api::quantity::Quantity) -> Result<(), String>) -> Vec<String> {
+fn check_each_bound(
+    item: &Value,
+    field: &str,
+    check: impl Fn(&str, api::quantity::Quantity) -> Result<(), DenialReason>,
+) -> Vec<DenialReason> {
     let bounds = resource_list::parse_resource_list(meta::value_at(item, &[field]));
     bounds.into_iter().filter_map(|(name, bound)| check(&name, bound).err()).collect()
 }

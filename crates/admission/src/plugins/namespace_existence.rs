@@ -12,53 +12,53 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of NamespaceAutoProvision.
-pub const AUTO_PROVISION: PluginDescriptor = PluginDescriptor {
+pub const NAMESPACE_AUTO_PROVISION: PluginDescriptor = PluginDescriptor {
     name: "NamespaceAutoProvision",
-    on: false,
-    about: &[ResourceRule::everything(&[Operation::Create])],
-    make: |_| Ok(Box::new(AutoProvision)),
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_all_resources(&[Operation::Create])],
+    construct: |_| Ok(Box::new(NamespaceAutoProvision)),
 };
 /// The descriptor of NamespaceExists.
-pub const EXISTS: PluginDescriptor = PluginDescriptor {
+pub const NAMESPACE_EXISTS: PluginDescriptor = PluginDescriptor {
     name: "NamespaceExists",
-    on: false,
-    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
-    make: |_| Ok(Box::new(Exists)),
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_all_resources(&[Operation::Create, Operation::Update, Operation::Delete])],
+    construct: |_| Ok(Box::new(NamespaceExists)),
 };
 
 const NAMESPACES: (&str, &str, &str) = ("", "v1", "namespaces");
 
-struct AutoProvision;
-struct Exists;
+struct NamespaceAutoProvision;
+struct NamespaceExists;
 
-fn lives_in_one(attributes: &AdmissionAttributes<'_>) -> bool {
-    !attributes.namespace().is_empty() && !attributes.is_of("", "namespaces")
+fn is_namespaced_request(attributes: &AdmissionAttributes<'_>) -> bool {
+    !attributes.namespace().is_empty() && !attributes.targets_resource("", "namespaces")
 }
 
 #[async_trait]
-impl Plugin for AutoProvision {
+impl Plugin for NamespaceAutoProvision {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        lives_in_one(attributes) && !attributes.dry_run
+        is_namespaced_request(attributes) && !attributes.dry_run
     }
 
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let name = attributes.namespace();
-        if attributes.find(NAMESPACES, "", name).await?.is_some() {
+        if attributes.get_object(NAMESPACES, "", name).await?.is_some() {
             return Ok(());
         }
         let place = ObjectKey { resource: loopback::find_resource("", "v1", "namespaces")?, namespace: "", name };
         let namespace = json!({"metadata": {"name": name}});
         match LoopbackClient::new(attributes.registry).create_object(place, &namespace).await {
-            Err(status) if status.reason != "AlreadyExists" => Err(attributes.forbidden(object, status.message)),
+            Err(status) if status.reason != "AlreadyExists" => Err(attributes.new_forbidden(object, status.message)),
             _ => Ok(()),
         }
     }
 }
 
 #[async_trait]
-impl Plugin for Exists {
+impl Plugin for NamespaceExists {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        lives_in_one(attributes)
+        is_namespaced_request(attributes)
     }
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, _: &Value) -> Result<(), Status> {

@@ -6,33 +6,33 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodNodeSelector",
-    on: false,
-    about: &[ResourceRule::object("", "pods", &[Operation::Create])],
-    make: |parts| Ok(Box::new(PodNodeSelector(configured(parts.config)?))),
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_object("", "pods", &[Operation::Create])],
+    construct: |init| Ok(Box::new(PodNodeSelector(parse_configuration(init.config)?))),
 };
 
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
-const DEFAULT: &str = "clusterDefaultNodeSelector";
+const CLUSTER_DEFAULT_KEY: &str = "clusterDefaultNodeSelector";
 
-type Labels = BTreeMap<String, String>;
+type LabelSet = BTreeMap<String, String>;
 
 /// Node selectors by namespace, and the cluster default.
-struct PodNodeSelector(BTreeMap<String, Labels>);
+struct PodNodeSelector(BTreeMap<String, LabelSet>);
 
-fn configured(config: Option<&Value>) -> Result<BTreeMap<String, Labels>, String> {
+fn parse_configuration(config: Option<&Value>) -> Result<BTreeMap<String, LabelSet>, PluginError> {
     let list =
         config.and_then(|config| meta::value_at(config, &["podNodeSelectorPluginConfig"])).and_then(Value::as_object);
     let list = list.into_iter().flatten();
-    list.map(|(name, text)| Ok((name.clone(), parse(text.as_str().unwrap_or_default())?))).collect()
+    list.map(|(name, text)| Ok((name.clone(), parse_label_set(text.as_str().unwrap_or_default())?))).collect()
 }
 
 /// Parses a node selector such as `a=b,c=d`.
-fn parse(text: &str) -> Result<Labels, String> {
+fn parse_label_set(text: &str) -> Result<LabelSet, PluginError> {
     let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
     let read = |pair: &str| {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("invalid selector: {pair}"))?;
@@ -44,8 +44,8 @@ fn parse(text: &str) -> Result<Labels, String> {
 #[async_trait]
 impl Plugin for PodNodeSelector {
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
-        let chosen = self.chosen(attributes).await?;
-        check(attributes, pod, &chosen)?;
+        let chosen = self.namespace_node_selector(attributes).await?;
+        check_conflict(attributes, pod, &chosen)?;
         for (key, value) in chosen {
             let selector = meta::field_mut(pod, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
             meta::object_mut(selector).insert(key, value.into());
@@ -54,10 +54,10 @@ impl Plugin for PodNodeSelector {
     }
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
-        check(attributes, pod, &self.chosen(attributes).await?)?;
+        check_conflict(attributes, pod, &self.namespace_node_selector(attributes).await?)?;
         let allowed = self.0.get(attributes.namespace()).filter(|allowed| !allowed.is_empty());
         let selector = meta::value_at(pod, &["spec", "nodeSelector"]).and_then(Value::as_object);
-        let within = |allowed: &Labels| {
+        let within = |allowed: &LabelSet| {
             selector
                 .into_iter()
                 .flatten()
@@ -67,28 +67,28 @@ impl Plugin for PodNodeSelector {
             return Ok(());
         }
         let why = "pod node label selector labels conflict with its namespace whitelist";
-        Err(attributes.forbidden(pod, why))
+        Err(attributes.new_forbidden(pod, why))
     }
 }
 
 impl PodNodeSelector {
-    async fn chosen(&self, attributes: &AdmissionAttributes<'_>) -> Result<Labels, Status> {
+    async fn namespace_node_selector(&self, attributes: &AdmissionAttributes<'_>) -> Result<LabelSet, Status> {
         let namespace =
-            attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
+            attributes.get_object(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
         match meta::value_at(&namespace, &["metadata", "annotations", ANNOTATION]).and_then(Value::as_str) {
-            Some(text) => parse(text).map_err(Status::internal_error),
-            None => Ok(self.0.get(DEFAULT).cloned().unwrap_or_default()),
+            Some(text) => parse_label_set(text).map_err(Status::internal_error),
+            None => Ok(self.0.get(CLUSTER_DEFAULT_KEY).cloned().unwrap_or_default()),
         }
     }
 }
 
-fn check(attributes: &AdmissionAttributes<'_>, pod: &Value, chosen: &Labels) -> Result<(), Status> {
+fn check_conflict(attributes: &AdmissionAttributes<'_>, pod: &Value, chosen: &LabelSet) -> Result<(), Status> {
     let other = |(key, value): (&String, &String)| {
         meta::value_at(pod, &["spec", "nodeSelector", key]).is_some_and(|given| given != value.as_str())
     };
     if chosen.iter().any(other) {
         let why = "pod node label selector conflicts with its namespace node label selector";
-        return Err(attributes.forbidden(pod, why));
+        return Err(attributes.new_forbidden(pod, why));
     }
     Ok(())
 }

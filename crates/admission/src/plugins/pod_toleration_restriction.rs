@@ -8,19 +8,18 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodTolerationRestriction",
-    on: false,
-    about: &[ResourceRule::object("", "pods", &[Operation::Create, Operation::Update])],
-    make: |parts| {
-        let list =
-            |field: &str| parts.config.map(|config| meta::list_at(config, &[field]).to_vec()).unwrap_or_default();
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_object("", "pods", Operation::WRITES)],
+    construct: |init| {
+        let list = |field: &str| init.config.map(|config| meta::list_at(config, &[field]).to_vec()).unwrap_or_default();
         Ok(Box::new(PodTolerationRestriction { usual: list("default"), allowed: list("whitelist") }))
     },
 };
 
-const USUAL: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
-const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+const DEFAULT_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+const TOLERATIONS_WHITELIST: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
 /// Cluster-wide default tolerations and whitelist, for namespaces without annotations.
 struct PodTolerationRestriction {
@@ -33,7 +32,7 @@ impl Plugin for PodTolerationRestriction {
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let mut more = Vec::new();
         if attributes.operation == Operation::Create {
-            more = annotated(attributes, USUAL).await?.unwrap_or_else(|| self.usual.clone());
+            more = annotated_tolerations(attributes, DEFAULT_TOLERATIONS).await?.unwrap_or_else(|| self.usual.clone());
         }
         if qos::pod_qos_class(object) != "BestEffort" {
             more.push(
@@ -52,11 +51,11 @@ impl Plugin for PodTolerationRestriction {
         if tolerations.is_empty() {
             return Ok(());
         }
-        let (allowed, whose) = match annotated(attributes, ALLOWED).await? {
+        let (allowed, whose) = match annotated_tolerations(attributes, TOLERATIONS_WHITELIST).await? {
             Some(allowed) => (allowed, "namespace"),
             None => (self.allowed.clone(), "cluster"),
         };
-        let fits = |one: &Value| allowed.iter().any(|other| pod::includes(other, one));
+        let fits = |one: &Value| allowed.iter().any(|other| pod::toleration_includes(other, one));
         if allowed.is_empty() || tolerations.iter().all(fits) {
             return Ok(());
         }
@@ -68,8 +67,9 @@ impl Plugin for PodTolerationRestriction {
 }
 
 /// Parses the tolerations in an annotation of the namespace.
-async fn annotated(attributes: &AdmissionAttributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
-    let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
+async fn annotated_tolerations(attributes: &AdmissionAttributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
+    let namespace =
+        attributes.get_object(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
     match meta::value_at(&namespace, &["metadata", "annotations", key]).and_then(Value::as_str) {
         None => Ok(None),
         Some("") => Ok(Some(Vec::new())),

@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodTopologyLabels",
-    on: true,
-    about: &[ResourceRule { resource: ("", "pods"), subresources: &["", "binding"], operations: &[Operation::Create] }],
-    make: |_| Ok(Box::new(PodTopologyLabels)),
+    enabled_by_default: true,
+    rules: &[ResourceRule { resource: ("", "pods"), subresources: &["", "binding"], operations: &[Operation::Create] }],
+    construct: |_| Ok(Box::new(PodTopologyLabels)),
 };
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
@@ -29,7 +29,7 @@ impl Plugin for PodTopologyLabels {
         if node.is_empty() {
             return Ok(());
         }
-        let Some(node) = attributes.find(("", "v1", "nodes"), "", node).await? else { return Ok(()) };
+        let Some(node) = attributes.get_object(("", "v1", "nodes"), "", node).await? else { return Ok(()) };
         for label in LABELS {
             if let Some(value) = meta::value_at(&node, &["metadata", "labels", label]) {
                 let labels = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));

@@ -8,19 +8,19 @@ use apiserver_core::names::generate_name;
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::service_account_secrets::{check_ephemeral, check_pod};
-use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
+use super::service_account_secrets::{check_ephemeral_secrets, check_pod_secrets};
+use crate::{AdmissionAttributes, DenialReason, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "ServiceAccount",
-    on: true,
-    about: &[ResourceRule {
+    enabled_by_default: true,
+    rules: &[ResourceRule {
         resource: ("", "pods"),
         subresources: &["", "ephemeralcontainers"],
-        operations: &[Operation::Create, Operation::Update],
+        operations: Operation::WRITES,
     }],
-    make: |_| Ok(Box::new(ServiceAccount)),
+    construct: |_| Ok(Box::new(ServiceAccount)),
 };
 
 const DEFAULT: &str = "default";
@@ -29,7 +29,7 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Expiration seconds of auto-mounted tokens; upstream's value, by which the issuer recognizes them.
 const EXPIRATION: i64 = 60 * 60 + 7;
 /// Number of attempts to read the default account, which its controller may be about to create.
-const LOOKS: usize = 10;
+const MAX_READ_ATTEMPTS: usize = 10;
 
 struct ServiceAccount;
 
@@ -39,7 +39,7 @@ impl Plugin for ServiceAccount {
         if attributes.operation != Operation::Create || !attributes.subresource().is_empty() {
             return Ok(());
         }
-        if pod::is_mirror(pod) {
+        if pod::is_mirror_pod(pod) {
             return self.validate(attributes, pod).await;
         }
         if meta::string_at(pod, &["spec", "serviceAccountName"]).is_empty() {
@@ -47,8 +47,8 @@ impl Plugin for ServiceAccount {
             spec.insert("serviceAccountName".into(), DEFAULT.into());
             spec.insert("serviceAccount".into(), DEFAULT.into());
         }
-        let account = account_of(attributes, pod).await?;
-        if wants_token(&account, pod) {
+        let account = pod_service_account(attributes, pod).await?;
+        if automounts_token(&account, pod) {
             mount_token(pod);
         }
         add_pull_secrets(&account, pod);
@@ -58,41 +58,41 @@ impl Plugin for ServiceAccount {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         match (attributes.operation, attributes.subresource()) {
             (Operation::Update, "ephemeralcontainers") => {
-                let account = account_of(attributes, pod).await?;
-                check_ephemeral(&account, pod).map_err(|why| attributes.forbidden(pod, why))
+                let account = pod_service_account(attributes, pod).await?;
+                check_ephemeral_secrets(&account, pod).map_err(|why| attributes.new_forbidden(pod, why))
             }
-            (Operation::Create, "") if pod::is_mirror(pod) => {
-                check_mirror(pod).map_err(|why| attributes.forbidden(pod, why))
+            (Operation::Create, "") if pod::is_mirror_pod(pod) => {
+                check_mirror_pod(pod).map_err(|why| attributes.new_forbidden(pod, why))
             }
             (Operation::Create, "") => {
-                let account = account_of(attributes, pod).await?;
-                check_pod(&account, pod).map_err(|why| attributes.forbidden(pod, why))
+                let account = pod_service_account(attributes, pod).await?;
+                check_pod_secrets(&account, pod).map_err(|why| attributes.new_forbidden(pod, why))
             }
             _ => Ok(()),
         }
     }
 }
 
-async fn account_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Value, Status> {
+async fn pod_service_account(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Value, Status> {
     let (namespace, name) = (attributes.namespace(), meta::string_at(pod, &["spec", "serviceAccountName"]));
     if name.is_empty() {
         let why = format!("no service account specified for pod {namespace}/{}", meta::name(pod));
-        return Err(attributes.forbidden(pod, why));
+        return Err(attributes.new_forbidden(pod, why));
     }
-    for look in 0..if name == DEFAULT { LOOKS } else { 1 } {
+    for look in 0..if name == DEFAULT { MAX_READ_ATTEMPTS } else { 1 } {
         if look > 0 {
             tokio::time::sleep(Duration::from_millis(100 + fastrand::u64(..100))).await;
         }
-        if let Some(account) = attributes.find(("", "v1", "serviceaccounts"), namespace, name).await? {
+        if let Some(account) = attributes.get_object(("", "v1", "serviceaccounts"), namespace, name).await? {
             return Ok(account);
         }
     }
     let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-    Err(attributes.forbidden(pod, why))
+    Err(attributes.new_forbidden(pod, why))
 }
 
 /// Whether the token is mounted: the pod's `automountServiceAccountToken` precedes the account's.
-fn wants_token(account: &Value, pod: &Value) -> bool {
+fn automounts_token(account: &Value, pod: &Value) -> bool {
     let said = |object: &Value, path: &[&str]| meta::value_at(object, path).and_then(Value::as_bool);
     said(pod, &["spec", "automountServiceAccountToken"])
         .or(said(account, &["automountServiceAccountToken"]))
@@ -139,7 +139,7 @@ fn add_pull_secrets(account: &Value, pod: &mut Value) {
 }
 
 /// Rejects mirror pods that reference service accounts, secrets or tokens.
-fn check_mirror(pod: &Value) -> Result<(), String> {
+fn check_mirror_pod(pod: &Value) -> Result<(), DenialReason> {
     if !meta::string_at(pod, &["spec", "serviceAccountName"]).is_empty() {
         return Err("a mirror pod may not reference service accounts".into());
     }

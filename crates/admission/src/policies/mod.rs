@@ -7,38 +7,37 @@
 
 mod mutating;
 mod params;
-mod source;
+mod policy_source;
 mod validating;
 
 use expressions::admission::{MutatingPolicy, ValidatingPolicy};
 
-use self::source::Source;
+use self::policy_source::PolicySource;
 use super::{AdmissionAttributes, Operation, PluginDescriptor, ResourceRule};
 
 const GROUP: &str = "admissionregistration.k8s.io";
-const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 
 /// The descriptor of MutatingAdmissionPolicy. Deletions have no object to mutate.
-pub const MUTATING: PluginDescriptor = PluginDescriptor {
+pub const MUTATING_ADMISSION_POLICY: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionPolicy",
-    on: true,
-    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update, Operation::Connect])],
-    make: |parts| {
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_all_resources(&[Operation::Create, Operation::Update, Operation::Connect])],
+    construct: |init| {
         let resources = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
-        let policies = Source::new(parts, resources, MutatingPolicy::compile)?;
-        Ok(Box::new(mutating::Mutating { policies, authorizers: parts.authorizers.clone() }))
+        let policies = PolicySource::new(init, resources, MutatingPolicy::compile)?;
+        Ok(Box::new(mutating::MutatingAdmissionPolicy { policies, authorizers: init.authorizers.clone() }))
     },
 };
 
 /// The descriptor of ValidatingAdmissionPolicy.
-pub const VALIDATING: PluginDescriptor = PluginDescriptor {
+pub const VALIDATING_ADMISSION_POLICY: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionPolicy",
-    on: true,
-    about: &[ResourceRule::everything(ALL)],
-    make: |parts| {
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_all_resources(Operation::ALL)],
+    construct: |init| {
         let resources = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
-        let policies = Source::new(parts, resources, ValidatingPolicy::compile)?;
-        Ok(Box::new(validating::Validating { policies, authorizers: parts.authorizers.clone() }))
+        let policies = PolicySource::new(init, resources, ValidatingPolicy::compile)?;
+        Ok(Box::new(validating::ValidatingAdmissionPolicy { policies, authorizers: init.authorizers.clone() }))
     },
 };
 

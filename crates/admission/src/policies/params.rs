@@ -7,7 +7,7 @@ use api::{
     selector::LabelSelector,
 };
 
-use crate::AdmissionAttributes;
+use crate::{AdmissionAttributes, error::DenialReason};
 
 /// The `paramKind` of a policy.
 #[derive(Debug)]
@@ -20,33 +20,33 @@ pub struct ParamKind {
 
 impl ParamKind {
     /// Parses the `paramKind` of a policy, if it has one.
-    pub fn of(policy: &Value) -> Option<Self> {
+    pub fn from_policy(policy: &Value) -> Option<Self> {
         let kind = meta::value_at(policy, &["spec", "paramKind"])?;
         let text = |field: &str| meta::string_at(kind, &[field]).to_owned();
         Some(Self { api_version: text("apiVersion"), kind: text("kind") })
     }
 
     /// Finds the resource of the kind.
-    pub fn resource(&self, attributes: &AdmissionAttributes<'_>) -> Result<ResourceRef, String> {
+    pub fn find_resource(&self, attributes: &AdmissionAttributes<'_>) -> Result<ResourceRef, DenialReason> {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
         let built_in = schema().resource_of_kind(group, version, &self.kind).map(ResourceRef::BuiltIn);
         let custom = || attributes.registry.custom_resources().find_kind(group, version, &self.kind);
         built_in.or_else(custom).ok_or_else(|| {
-            format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", self.kind)
+            format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", self.kind).into()
         })
     }
 }
 
 /// Reads the parameter objects of a binding, each evaluated separately; null for a policy without `paramKind`.
-pub async fn collect(
+pub async fn collect_params(
     resource: Option<&Resource>,
     reference: Option<&Value>,
     attributes: &AdmissionAttributes<'_>,
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, DenialReason> {
     let (Some(resource), Some(reference)) = (resource, reference) else { return Ok(vec![Value::Null]) };
-    let namespace = namespace(resource, reference, attributes)?;
+    let namespace = param_namespace(resource, reference, attributes)?;
     let params = match (meta::string_at(reference, &["name"]), meta::value_at(reference, &["selector"])) {
-        ("", None) => return Err("one of name or selector must be provided".to_owned()),
+        ("", None) => return Err("one of name or selector must be provided".into()),
         ("", Some(selector)) => {
             let selector = LabelSelector::from_object(selector).map_err(|error| error.to_string())?;
             let all = attributes.registry.list_objects(resource, namespace).await.map_err(|status| status.message)?;
@@ -55,29 +55,29 @@ pub async fn collect(
         (name, _) => match attributes.registry.read_object(resource, namespace, name).await {
             Ok((object, _)) => vec![object],
             Err(status) if status.code == 404 => Vec::new(),
-            Err(status) => return Err(status.message),
+            Err(status) => return Err(status.message.into()),
         },
     };
     if params.is_empty() && meta::string_at(reference, &["parameterNotFoundAction"]) == "Deny" {
-        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".into());
     }
     Ok(params)
 }
 
 /// The namespace of the parameters: that of the `paramRef`, or else of the request.
-fn namespace<'a>(
+fn param_namespace<'a>(
     resource: &Resource,
     reference: &'a Value,
     attributes: &'a AdmissionAttributes<'_>,
-) -> Result<&'a str, String> {
-    let wanted = meta::string_at(reference, &["namespace"]);
-    match (resource.is_namespaced(), wanted, attributes.namespace()) {
+) -> Result<&'a str, DenialReason> {
+    let configured = meta::string_at(reference, &["namespace"]);
+    match (resource.is_namespaced(), configured, attributes.namespace()) {
         (false, "", _) => Ok(""),
-        (false, ..) => Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()),
+        (false, ..) => Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into()),
         (true, "", "") => {
-            Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned())
+            Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into())
         }
         (true, "", own) => Ok(own),
-        (true, wanted, _) => Ok(wanted),
+        (true, configured, _) => Ok(configured),
     }
 }

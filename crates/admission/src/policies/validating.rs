@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicy: evaluates all matching policies and reports the first denial.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use api::{Value, status::Status};
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{
     is_exempt, params,
-    source::{Binding, Hook, Source},
+    policy_source::{PolicyBinding, PolicyHook, PolicySource},
 };
 use crate::{
     AdmissionAttributes, Plugin,
@@ -22,29 +22,29 @@ use crate::{
 
 const FAILURE_AUDIT: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// Maximum length of an audit annotation value.
-const LONGEST_ANNOTATION: usize = 10 * 1024;
+const MAX_ANNOTATION_LENGTH: usize = 10 * 1024;
 
 /// The ValidatingAdmissionPolicy plug-in.
-pub struct Validating {
-    pub(super) policies: Source<ValidatingPolicy>,
+pub struct ValidatingAdmissionPolicy {
+    pub(super) policies: PolicySource<ValidatingPolicy>,
     pub(super) authorizers: Arc<Authorizers>,
 }
 
 /// The evaluation of all policies for one request.
-struct Case<'a, 'b> {
+struct ValidatingDispatcher<'a, 'b> {
     attributes: &'b AdmissionAttributes<'a>,
     object: &'b Value,
     authorizers: &'b Authorizers,
-    asking: Arc<DeferredAuthorizer>,
+    authorizer: Arc<DeferredAuthorizer>,
     namespace: Option<Value>,
     /// Message and reason of the first denial.
-    refused: Option<(String, String)>,
+    denied: Option<(String, String)>,
 }
 
 /// The audit annotation of a failed validation; fields in upstream's order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Failure<'a> {
+struct ValidationFailureValue<'a> {
     message: &'a str,
     policy: &'a str,
     binding: &'a str,
@@ -53,65 +53,70 @@ struct Failure<'a> {
 }
 
 /// Audit annotation values by key, without duplicates.
-type Annotations = Vec<(String, Vec<String>)>;
+type AuditAnnotations = Vec<(String, Vec<String>)>;
 
 #[async_trait]
-impl Plugin for Validating {
+impl Plugin for ValidatingAdmissionPolicy {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         !self.policies.is_empty() && !is_exempt(attributes)
     }
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let authorizers = &*self.authorizers;
-        let asking = Arc::new(DeferredAuthorizer::default());
-        let mut case = Case { attributes, object, authorizers, asking, namespace: None, refused: None };
+        let authorizer = Arc::new(DeferredAuthorizer::default());
+        let mut dispatcher =
+            ValidatingDispatcher { attributes, object, authorizers, authorizer, namespace: None, denied: None };
         for hook in self.policies.hooks().iter() {
-            case.hook(hook).await?;
+            dispatcher.dispatch_policy(hook).await?;
         }
-        case.refused.map_or(Ok(()), |(message, reason)| Err(refusal(attributes, object, &message, &reason)))
+        dispatcher
+            .denied
+            .map_or(Ok(()), |(message, reason)| Err(new_denied_status(attributes, object, &message, &reason)))
     }
 }
 
-impl Case<'_, '_> {
-    async fn hook(&mut self, hook: &Hook<ValidatingPolicy>) -> Result<(), Status> {
+impl ValidatingDispatcher<'_, '_> {
+    async fn dispatch_policy(&mut self, hook: &PolicyHook<ValidatingPolicy>) -> Result<(), Status> {
         let policy = &hook.policy;
-        let invocation = match policy.constraints.about(self.attributes, self.object).await {
+        let invocation = match policy.constraints.match_request(self.attributes, self.object).await {
             Ok(Some(invocation)) => invocation,
             Ok(None) => return Ok(()),
-            Err(status) => return self.misconfigured(hook, None, &status.message),
+            Err(status) => return self.record_configuration_error(hook, None, &status.message),
         };
-        let resource = match policy.params.as_ref().map(|kind| kind.resource(self.attributes)).transpose() {
+        let resource = match policy.params.as_ref().map(|kind| kind.find_resource(self.attributes)).transpose() {
             Ok(resource) => resource,
-            Err(why) => return self.misconfigured(hook, None, &why),
+            Err(why) => return self.record_configuration_error(hook, None, &why),
         };
-        let mut annotations = Annotations::new();
+        let mut annotations = AuditAnnotations::new();
         for binding in &hook.bindings {
-            match binding.is_about(self.attributes, self.object).await {
+            match binding.matches_request(self.attributes, self.object).await {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(status) => {
-                    self.misconfigured(hook, Some(binding), &status.message)?;
+                    self.record_configuration_error(hook, Some(binding), &status.message)?;
                     continue;
                 }
             }
-            match params::collect(resource.as_deref(), binding.params.as_ref(), self.attributes).await {
-                Ok(params) => self.judge(hook, binding, invocation.clone(), &params, &mut annotations).await?,
-                Err(why) => self.misconfigured(hook, Some(binding), &why)?,
+            match params::collect_params(resource.as_deref(), binding.params.as_ref(), self.attributes).await {
+                Ok(params) => {
+                    self.evaluate_binding(hook, binding, invocation.clone(), &params, &mut annotations).await?
+                }
+                Err(why) => self.record_configuration_error(hook, Some(binding), &why)?,
             }
         }
         for (key, values) in annotations {
-            self.attributes.notes().annotate_audit(format!("{}/{key}", policy.name), values.join(", "));
+            self.attributes.warnings().annotate_audit(format!("{}/{key}", policy.name), values.join(", "));
         }
         Ok(())
     }
 
-    async fn judge(
+    async fn evaluate_binding(
         &mut self,
-        hook: &Hook<ValidatingPolicy>,
-        binding: &Binding,
+        hook: &PolicyHook<ValidatingPolicy>,
+        binding: &PolicyBinding,
         invocation: Invocation,
         params: &[Value],
-        annotations: &mut Annotations,
+        annotations: &mut AuditAnnotations,
     ) -> Result<(), Status> {
         if params.is_empty() {
             return Ok(());
@@ -120,41 +125,47 @@ impl Case<'_, '_> {
             Some(namespace) => namespace.clone(),
             None => self.namespace.insert(namespace_object(self.attributes).await?).clone(),
         };
-        let shown = VersionedAttributes::new(self.attributes, invocation, self.object, &namespace).await?;
+        let versioned = VersionedAttributes::new(self.attributes, invocation, self.object, &namespace).await?;
         for params in params {
-            let input = shown.input(params, &self.asking);
-            let judge = || hook.policy.compiled.judge(&input);
-            let judgement = self.asking.evaluate(self.authorizers, self.attributes.user(), judge).await;
-            self.act(&hook.policy.name, binding, judgement, annotations);
+            let input = versioned.evaluation_input(params, &self.authorizer);
+            let evaluate = || hook.policy.compiled.judge(&input);
+            let judgement = self.authorizer.evaluate(self.authorizers, self.attributes.user(), evaluate).await;
+            self.apply_validation_actions(&hook.policy.name, binding, judgement, annotations);
         }
         Ok(())
     }
 
     /// Applies the binding's `validationActions` to the policy's decisions.
-    fn act(&mut self, policy: &str, binding: &Binding, judgement: Judgement, annotations: &mut Annotations) {
+    fn apply_validation_actions(
+        &mut self,
+        policy: &str,
+        binding: &PolicyBinding,
+        judgement: Judgement,
+        annotations: &mut AuditAnnotations,
+    ) {
         for (at, decision) in judgement.decisions.into_iter().enumerate() {
             let Decision::Deny { message, reason } = decision else { continue };
             for action in &binding.actions {
                 match action.as_str() {
-                    "Deny" => self.refuse(policy, Some(&binding.name), &message, &reason),
-                    "Warn" => self.attributes.notes().add_warning(format!(
+                    "Deny" => self.record_denial(policy, Some(&binding.name), &message, &reason),
+                    "Warn" => self.attributes.warnings().add_warning(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{}': {message}",
                         binding.name
                     )),
-                    _ => self.note(binding, at, &message),
+                    _ => self.annotate_failure(binding, at, &message),
                 }
             }
         }
         for annotation in judgement.annotations {
             match annotation {
-                Annotation::Failed(why) => self.refuse(policy, Some(&binding.name), &why, ""),
-                Annotation::Publish(key, value) => add(annotations, key, shortened(value)),
+                Annotation::Failed(why) => self.record_denial(policy, Some(&binding.name), &why, ""),
+                Annotation::Publish(key, value) => add_annotation(annotations, key, truncate_annotation(value)),
             }
         }
     }
 
-    fn note(&self, binding: &Binding, at: usize, message: &str) {
-        let failure = Failure {
+    fn annotate_failure(&self, binding: &PolicyBinding, at: usize, message: &str) {
+        let failure = ValidationFailureValue {
             message,
             policy: &binding.policy,
             binding: &binding.name,
@@ -162,33 +173,33 @@ impl Case<'_, '_> {
             validation_actions: &binding.actions,
         };
         let failure = serde_json::to_string(&[failure]).unwrap_or_default();
-        self.attributes.notes().annotate_audit(FAILURE_AUDIT, failure);
+        self.attributes.warnings().annotate_audit(FAILURE_AUDIT, failure);
     }
 
-    fn misconfigured(
+    fn record_configuration_error(
         &mut self,
-        hook: &Hook<ValidatingPolicy>,
-        binding: Option<&Binding>,
-        why: &str,
+        hook: &PolicyHook<ValidatingPolicy>,
+        binding: Option<&PolicyBinding>,
+        why: impl Display,
     ) -> Result<(), Status> {
         if !hook.policy.ignores_failure {
             let what = if binding.is_some() { "binding" } else { "policy" };
             let message = format!("failed to configure {what}: {why}");
-            self.refuse(&hook.policy.name, binding.map(|binding| binding.name.as_str()), &message, "");
+            self.record_denial(&hook.policy.name, binding.map(|binding| binding.name.as_str()), &message, "");
         }
         Ok(())
     }
 
     /// Records a denial; only the first one is reported.
-    fn refuse(&mut self, policy: &str, binding: Option<&str>, why: &str, reason: &str) {
+    fn record_denial(&mut self, policy: &str, binding: Option<&str>, why: &str, reason: &str) {
         let with = binding.map_or(String::new(), |binding| format!(" with binding '{binding}'"));
-        self.refused.get_or_insert_with(|| {
+        self.denied.get_or_insert_with(|| {
             (format!("ValidatingAdmissionPolicy '{policy}'{with} denied request: {why}"), reason.to_owned())
         });
     }
 }
 
-fn add(annotations: &mut Annotations, key: String, value: String) {
+fn add_annotation(annotations: &mut AuditAnnotations, key: String, value: String) {
     match annotations.iter_mut().find(|(known, _)| *known == key) {
         Some((_, values)) if values.contains(&value) => {}
         Some((_, values)) => values.push(value),
@@ -196,16 +207,16 @@ fn add(annotations: &mut Annotations, key: String, value: String) {
     }
 }
 
-fn shortened(mut value: String) -> String {
-    if value.len() > LONGEST_ANNOTATION {
-        let end = (0..=LONGEST_ANNOTATION).rev().find(|at| value.is_char_boundary(*at)).unwrap_or(0);
+fn truncate_annotation(mut value: String) -> String {
+    if value.len() > MAX_ANNOTATION_LENGTH {
+        let end = (0..=MAX_ANNOTATION_LENGTH).rev().find(|at| value.is_char_boundary(*at)).unwrap_or(0);
         value.truncate(end);
     }
     value
 }
 
-fn refusal(attributes: &AdmissionAttributes<'_>, object: &Value, message: &str, reason: &str) -> Status {
-    let mut status = attributes.forbidden(object, message);
+fn new_denied_status(attributes: &AdmissionAttributes<'_>, object: &Value, message: &str, reason: &str) -> Status {
+    let mut status = attributes.new_forbidden(object, message);
     let (code, reason) = match reason {
         "Forbidden" => (403, "Forbidden"),
         "Unauthorized" => (401, "Unauthorized"),

@@ -5,11 +5,10 @@
 //! Validating webhooks are called concurrently. Webhooks are not called for webhook configurations and admission
 //! policies.
 
-mod call;
-pub mod connect;
-pub mod hook;
+pub mod accessor;
+mod admission_review;
+mod dispatcher;
 mod mutating;
-mod review;
 mod validating;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
@@ -22,15 +21,15 @@ use apiserver_core::{
 };
 use authz::Authorizers;
 
-use self::{call::Failure, hook::Hook, review::Verdict};
+use self::{accessor::WebhookAccessor, admission_review::WebhookResponse, dispatcher::WebhookCallError};
 use super::{
-    AdmissionAttributes, Operation, PluginDescriptor, PluginInit, ResourceRule, Step, Times, matching::Invocation,
+    AdmissionAttributes, AdmissionMetrics, AdmissionStep, Operation, PluginDescriptor, PluginError, PluginInit,
+    ResourceRule, matching::Invocation,
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";
-const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 /// Resources that are exempt from webhooks, so that a faulty configuration can always be repaired.
-const EXEMPT: &[&str] = &[
+const EXEMPT_RESOURCES: &[&str] = &[
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
     "validatingadmissionpolicies",
@@ -40,86 +39,90 @@ const EXEMPT: &[&str] = &[
 ];
 
 /// The descriptor of MutatingAdmissionWebhook.
-pub const MUTATING: PluginDescriptor = PluginDescriptor {
+pub const MUTATING_ADMISSION_WEBHOOK: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionWebhook",
-    on: true,
-    about: &[ResourceRule::everything(ALL)],
-    make: |parts| Ok(Box::new(mutating::Mutating(Configured::new(parts, "mutatingwebhookconfigurations")?))),
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_all_resources(Operation::ALL)],
+    construct: |init| {
+        Ok(Box::new(mutating::MutatingWebhook(WebhookSource::new(init, "mutatingwebhookconfigurations")?)))
+    },
 };
 
 /// The descriptor of ValidatingAdmissionWebhook.
-pub const VALIDATING: PluginDescriptor = PluginDescriptor {
+pub const VALIDATING_ADMISSION_WEBHOOK: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionWebhook",
-    on: true,
-    about: &[ResourceRule::everything(ALL)],
-    make: |parts| Ok(Box::new(validating::Validating(Configured::new(parts, "validatingwebhookconfigurations")?))),
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_all_resources(Operation::ALL)],
+    construct: |init| {
+        Ok(Box::new(validating::ValidatingWebhook(WebhookSource::new(init, "validatingwebhookconfigurations")?)))
+    },
 };
 
 /// Whether a request targets a resource that is exempt from webhooks.
 pub fn is_exempt(attributes: &AdmissionAttributes<'_>) -> bool {
-    attributes.resource().group == GROUP && EXEMPT.contains(&attributes.resource().name)
+    attributes.resource().group == GROUP && EXEMPT_RESOURCES.contains(&attributes.resource().name)
 }
 
 /// The webhooks of all configurations of one kind.
-struct Configured {
-    live: CacheIndex<Hooks>,
+struct WebhookSource {
+    index: CacheIndex<WebhookIndex>,
     authorizers: Arc<Authorizers>,
-    times: Arc<Times>,
+    metrics: Arc<AdmissionMetrics>,
 }
 
-impl Configured {
-    fn new(parts: &PluginInit<'_>, resource: &str) -> Result<Self, String> {
-        let resource = loopback::find_resource(GROUP, "v1", resource).map_err(|status| status.message)?;
-        let live = CacheIndex::new(parts.cache, &[resource], Hooks::default()).map_err(|error| error.to_string())?;
-        Ok(Self { live, authorizers: parts.authorizers.clone(), times: parts.times.clone() })
+impl WebhookSource {
+    fn new(init: &PluginInit<'_>, resource: &str) -> Result<Self, PluginError> {
+        let resource = loopback::find_resource(GROUP, "v1", resource)?;
+        let index = CacheIndex::new(init.cache, &[resource], WebhookIndex::default())?;
+        Ok(Self { index, authorizers: init.authorizers.clone(), metrics: init.metrics.clone() })
     }
 
-    fn concerns(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        self.live.read(|hooks| !hooks.all.is_empty()) && !is_exempt(attributes)
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+        self.index.read(|webhooks| !webhooks.all.is_empty()) && !is_exempt(attributes)
     }
 
     /// Calls a webhook and records its latency.
-    async fn call(
+    async fn call_webhook(
         &self,
-        hook: &Hook,
+        webhook: &WebhookAccessor,
         invocation: Invocation,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
         mutating: bool,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<WebhookResponse, WebhookCallError> {
         let began = Instant::now();
-        let answer = hook.ask(invocation, attributes, object, mutating).await;
+        let response = webhook.call(invocation, attributes, object, mutating).await;
         let kind = if mutating { "admit" } else { "validating" };
-        let step = Step { operation: attributes.operation.name(), kind };
-        let rejected = match &answer {
+        let step = AdmissionStep { operation: attributes.operation.name(), kind };
+        let rejected = match &response {
             Ok(_) => false,
-            Err(Failure::Calling(_)) => !hook.ignores_failure,
-            Err(Failure::Refused(_)) => true,
+            Err(WebhookCallError::Calling(_)) => !webhook.ignores_failure,
+            Err(WebhookCallError::Rejection(_)) => true,
         };
-        self.times.hook(&hook.name, step, rejected, began);
-        answer
+        self.metrics.observe_webhook(&webhook.name, step, rejected, began);
+        response
     }
 
     /// Returns all webhooks in call order.
-    fn hooks(&self) -> Arc<Vec<Arc<Hook>>> {
-        self.live.read(|hooks| hooks.all.clone())
+    fn webhooks(&self) -> Arc<Vec<Arc<WebhookAccessor>>> {
+        self.index.read(|webhooks| webhooks.all.clone())
     }
 }
 
 /// Webhooks by the name of their configuration.
 #[derive(Default)]
-struct Hooks {
-    configurations: BTreeMap<String, Vec<Arc<Hook>>>,
-    all: Arc<Vec<Arc<Hook>>>,
+struct WebhookIndex {
+    configurations: BTreeMap<String, Vec<Arc<WebhookAccessor>>>,
+    all: Arc<Vec<Arc<WebhookAccessor>>>,
 }
 
-impl Indexer for Hooks {
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
-        self.configurations.insert(place.name.to_owned(), hook::of(object));
+impl Indexer for WebhookIndex {
+    fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value) {
+        self.configurations.insert(key.name.to_owned(), accessor::parse_webhooks(object));
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        self.configurations.remove(place.name);
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        self.configurations.remove(key.name);
     }
 
     fn clear(&mut self) {

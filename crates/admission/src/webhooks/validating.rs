@@ -5,39 +5,39 @@ use async_trait::async_trait;
 use futures::future::join_all;
 
 use super::{
-    Configured,
-    call::{Failure, decide},
+    WebhookSource,
+    dispatcher::{WebhookCallError, apply_failure_policy},
 };
 use crate::{AdmissionAttributes, Plugin};
 
 const FAILED_AUDIT: &str = "failed-open.validating.webhook.admission.k8s.io";
 
 /// The ValidatingAdmissionWebhook plug-in.
-pub struct Validating(pub(super) Configured);
+pub struct ValidatingWebhook(pub(super) WebhookSource);
 
 #[async_trait]
-impl Plugin for Validating {
+impl Plugin for ValidatingWebhook {
     fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
-        self.0.concerns(attributes)
+        self.0.handles(attributes)
     }
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
-        let hooks = self.0.hooks();
-        let mut asked = Vec::new();
-        for hook in hooks.iter() {
-            if let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? {
-                asked.push((hook, invocation));
+        let webhooks = self.0.webhooks();
+        let mut matched = Vec::new();
+        for webhook in webhooks.iter() {
+            if let Some(invocation) = webhook.match_request(attributes, object, &self.0.authorizers).await? {
+                matched.push((webhook, invocation));
             }
         }
-        let calls = asked.iter().enumerate().map(|(at, (hook, invocation))| async move {
-            match self.0.call(hook, invocation.clone(), attributes, object, false).await {
+        let calls = matched.iter().enumerate().map(|(at, (webhook, invocation))| async move {
+            match self.0.call_webhook(webhook, invocation.clone(), attributes, object, false).await {
                 Ok(_) => Ok(()),
-                Err(failure) => {
-                    if hook.ignores_failure && matches!(failure, Failure::Calling(_)) {
+                Err(error) => {
+                    if webhook.ignores_failure && matches!(error, WebhookCallError::Calling(_)) {
                         let key = format!("{FAILED_AUDIT}/round_0_index_{at}");
-                        attributes.notes().annotate_audit(key, hook.name.as_str());
+                        attributes.warnings().annotate_audit(key, webhook.name.as_str());
                     }
-                    decide(hook, failure)
+                    apply_failure_policy(webhook, error)
                 }
             }
         });

@@ -45,8 +45,8 @@ pub async fn handle_connect(
 
 /// Runs admission of a connect request; the object is its options.
 async fn admit_connect(server: &Server, target: &ResourceRequest) -> Result<(), Status> {
-    let attributes = admission::AdmissionAttributes::connect(&**server.registry(), target);
-    let (group, version, kind) = attributes.kind();
+    let attributes = admission::AdmissionAttributes::for_connect(&**server.registry(), target);
+    let (group, version, kind) = attributes.group_version_kind();
     let mut options = options::options_object(&target.query, &target.subresource);
     options["apiVersion"] = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }.into();
     options["kind"] = kind.into();

@@ -142,7 +142,7 @@ pub async fn metrics_response(server: &Server) -> Response<Body> {
     server.shared.metrics.write_request_metrics(&mut page);
     flow::write_flow_metrics(&mut page, &server.shared.flow_controller);
     server.aggregator().write_metrics(&mut page);
-    server.registry().admission().times().write(&mut page);
+    server.registry().admission().metrics().write_page(&mut page);
     server.shared.reloads.write_metrics(&mut page, &server.shared.options.host_name);
     write_object_counts(server, &mut page).await;
     write_store_size(server, &mut page).await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ::apiextensions::{Definition, schema::Node};
-use admission::AdmissionSettings;
+use admission::AdmissionOptions;
 use apiserver_core::User;
 use bytes::Bytes;
 use http::Request;
@@ -27,7 +27,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let admission = AdmissionSettings::new(&[], &["ServiceAccount".into()]).unwrap();
+        let admission = AdmissionOptions::new(&[], &["ServiceAccount".into()]).unwrap();
         let (server, _dir) = fixture::start_server(ServerOptions { admission, ..ServerOptions::default() }).await;
         let admin = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
         let local = server.local_service(admin);

@@ -1,6 +1,6 @@
 //! AlwaysAdmit and AlwaysDeny, and the plug-ins whose features are off.
 
-use ferry_apiserver::{AdmissionSettings, ServerOptions};
+use ferry_apiserver::{AdmissionOptions, ServerOptions};
 use serde_json::{Value, json};
 
 use crate::{
@@ -62,7 +62,7 @@ async fn denying() -> (World, tempfile::TempDir) {
     let before = World::over(store.clone(), fixture::everything()).await;
     before.create(MAPS, map(json!({}))).await;
     before.create(PODS, pod("p", json!({}))).await;
-    let admission = AdmissionSettings::new(&names(&["AlwaysDeny"]), &[]).unwrap();
+    let admission = AdmissionOptions::new(&names(&["AlwaysDeny"]), &[]).unwrap();
     (World::over(store, ServerOptions { admission, ..fixture::everything() }).await, dir)
 }
 
@@ -116,7 +116,7 @@ fn job(name: &str, parallelism: i64) -> Value {
 async fn plugins_of_features_that_are_off_refuse_nothing() {
     let on = names(&["PodGroupProtection", "PodGroupWorkloadExists", "JobValidation"]);
     let world = World::of(ServerOptions {
-        admission: AdmissionSettings::new(&on, &names(&["ServiceAccount"])).unwrap(),
+        admission: AdmissionOptions::new(&on, &names(&["ServiceAccount"])).unwrap(),
         ..ServerOptions::default()
     })
     .await;

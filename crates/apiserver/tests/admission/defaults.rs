@@ -1,7 +1,7 @@
 //! Plug-ins that fill something in: Priority, DefaultTolerationSeconds, TaintNodesByCondition, StorageObjectInUseProtection,
 //! DefaultStorageClass, DefaultIngressClass, RuntimeClass, PodTopologyLabels, PersistentVolumeClaimResize.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{World, pod};
@@ -55,7 +55,7 @@ async fn priorities_follow_from_classes() {
 
 #[tokio::test]
 async fn pods_leave_bad_nodes_after_a_while() {
-    let mut settings = AdmissionSettings::default();
+    let mut settings = AdmissionOptions::default();
     settings.toleration_seconds = Some((60, 90));
     let world = World::with(settings).await;
     let check = async |tolerations: Value, want: &[(&str, i64)]| {

@@ -1,6 +1,6 @@
 //! EventRateLimit, case by case: the rates are so low that nothing comes back while the test runs.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{World, names};
@@ -8,8 +8,8 @@ use crate::world::{World, names};
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 async fn world(limits: Value) -> World {
-    let settings = AdmissionSettings::new(&names(&["EventRateLimit"]), &[]).unwrap();
-    World::with(settings.with("EventRateLimit", json!({"limits": limits}))).await
+    let settings = AdmissionOptions::new(&names(&["EventRateLimit"]), &[]).unwrap();
+    World::with(settings.with_plugin_config("EventRateLimit", json!({"limits": limits}))).await
 }
 
 fn limit(kind: &str, burst: u32) -> Value {
@@ -73,8 +73,8 @@ async fn limits_must_make_sense() {
         (json!([limit("Nope", 1)]), "unknown event rate limit type: Nope"),
         (json!([{"type": "Server", "qps": 0, "burst": 1}]), "limits: qps and burst must be positive"),
     ] {
-        let settings = AdmissionSettings::new(&names(&["EventRateLimit"]), &[]).unwrap();
-        let admission = settings.with("EventRateLimit", json!({"limits": limits}));
+        let settings = AdmissionOptions::new(&names(&["EventRateLimit"]), &[]).unwrap();
+        let admission = settings.with_plugin_config("EventRateLimit", json!({"limits": limits}));
         let (store, _dir) = crate::fixture::store().await;
         let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
         let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings).await.err();

@@ -1,6 +1,6 @@
 //! ImagePolicyWebhook, with a real server on loopback that knows which images may run.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,8 +19,8 @@ async fn world(hook: &Hook, more: Value) -> (World, tempfile::TempDir) {
     let mut policy = json!({"kubeConfigFile": file});
     merge(&mut policy, more);
     let plugin = "ImagePolicyWebhook";
-    let settings = AdmissionSettings::new(&names(&[plugin]), &names(&["ServiceAccount"])).unwrap();
-    (World::with(settings.with(plugin, json!({"imagePolicy": policy}))).await, dir)
+    let settings = AdmissionOptions::new(&names(&[plugin]), &names(&["ServiceAccount"])).unwrap();
+    (World::with(settings.with_plugin_config(plugin, json!({"imagePolicy": policy}))).await, dir)
 }
 
 /// What the webhook says: the first image decides.

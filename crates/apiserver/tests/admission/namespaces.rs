@@ -42,7 +42,7 @@ const MAP: &str = "{\"metadata\": {\"name\": \"m\"}}";
 async fn namespaces_must_exist() {
     let disabled = crate::world::names(&["NamespaceLifecycle", "ServiceAccount"]);
     let enabled = crate::world::names(&["NamespaceExists"]);
-    let world = World::with(ferry_apiserver::AdmissionSettings::new(&enabled, &disabled).unwrap()).await;
+    let world = World::with(ferry_apiserver::AdmissionOptions::new(&enabled, &disabled).unwrap()).await;
     world.namespace("a", json!({})).await;
     let map = || serde_json::from_str::<serde_json::Value>(MAP).unwrap();
     let missing = "namespaces \"none\" not found";

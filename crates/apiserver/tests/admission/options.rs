@@ -1,6 +1,6 @@
 //! Plug-ins that are off unless they are asked for, and the flags that ask for them.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{World, names, pod, pod_with};
@@ -10,7 +10,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
 #[test]
 fn flags_name_plugins_that_exist() {
     let check = |enabled: &[&str], disabled: &[&str], want: &str| {
-        let settings = AdmissionSettings::new(&names(enabled), &names(disabled));
+        let settings = AdmissionOptions::new(&names(enabled), &names(disabled));
         assert_eq!(settings.err().map(|error| error.to_string()).unwrap_or_default(), want);
     };
     check(&["NodeRestriction"], &["PodSecurity", "ServiceAccount"], "");
@@ -27,10 +27,10 @@ fn files_configure_plugins() {
     std::fs::write(dir.path().join("events.yaml"), "limits: [{type: Server, qps: 1, burst: 1}]").unwrap();
     let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: EventRateLimit\n  path: events.yaml\n";
     std::fs::write(&file, text).unwrap();
-    assert!(AdmissionSettings::default().configured(&file).is_ok());
+    assert!(AdmissionOptions::default().with_config_file(&file).is_ok());
     std::fs::write(&file, "kind: Other\n").unwrap();
-    let error = AdmissionSettings::default().configured(&file).unwrap_err();
-    assert!(error.starts_with("unable to read admission control configuration from"), "{error}");
+    let error = AdmissionOptions::default().with_config_file(&file).unwrap_err();
+    assert!(error.to_string().starts_with("unable to read admission control configuration from"), "{error}");
 }
 
 async fn refused(world: &World, body: Value, why: &str) {
@@ -84,7 +84,7 @@ async fn small_rules() {
 async fn namespaces_choose_nodes_and_tolerations() {
     let selectors = json!({"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "pool=usual", "limited": "pool=small,disk=ssd"}});
     let enabled = names(&["PodNodeSelector", "PodTolerationRestriction"]);
-    let settings = AdmissionSettings::new(&enabled, &[]).unwrap().with("PodNodeSelector", selectors);
+    let settings = AdmissionOptions::new(&enabled, &[]).unwrap().with_plugin_config("PodNodeSelector", selectors);
     let world = World::with(settings).await;
     let made = world.check("POST", PODS, pod("p", json!({"nodeSelector": {"a": "b"}})), (201, "")).await;
     assert_eq!(made.body["spec"]["nodeSelector"], json!({"a": "b", "pool": "usual"}));
@@ -115,7 +115,7 @@ async fn namespaces_are_made_or_wanted_and_everything_can_be_refused() {
     world.check("POST", "/api/v1/namespaces/fresh/configmaps", map.clone(), (201, "")).await;
     assert_eq!(world.send("GET", "/api/v1/namespaces/fresh", &Value::Null).await.body["status"]["phase"], "Active");
     let (store, _dir) = crate::fixture::store().await;
-    let admission = AdmissionSettings::new(&names(&["AlwaysDeny"]), &[]).unwrap();
+    let admission = AdmissionOptions::new(&names(&["AlwaysDeny"]), &[]).unwrap();
     let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
     let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings)
         .await
@@ -130,7 +130,7 @@ async fn namespaces_are_made_or_wanted_and_everything_can_be_refused() {
 #[tokio::test]
 async fn events_are_limited() {
     let limits = json!({"limits": [{"type": "Namespace", "qps": 1, "burst": 2}, {"type": "SourceAndObject", "qps": 1, "burst": 1}]});
-    let settings = AdmissionSettings::new(&names(&["EventRateLimit"]), &[]).unwrap().with("EventRateLimit", limits);
+    let settings = AdmissionOptions::new(&names(&["EventRateLimit"]), &[]).unwrap().with_plugin_config("EventRateLimit", limits);
     let world = World::with(settings).await;
     let event = |name: &str, about: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default", "name": about, "kind": "Pod"}, "source": {"component": "c"}});
     let events = "/api/v1/namespaces/default/events";
@@ -153,7 +153,7 @@ async fn there_are_no_initializers_unless_they_are_asked_for() {
     let configurations = "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations";
     assert_eq!(world.send("GET", configurations, &Value::Null).await.code, 404);
     let (store, _dir) = crate::fixture::store().await;
-    let admission = AdmissionSettings::new(&names(&["Initializers"]), &[]).unwrap();
+    let admission = AdmissionOptions::new(&names(&["Initializers"]), &[]).unwrap();
     let settings = ferry_apiserver::ServerOptions { admission, ..Default::default() };
     let error = ferry_apiserver::Server::with_options(crate::fixture::config(store), settings)
         .await

@@ -1,15 +1,15 @@
 //! Where pods run: PodNodeSelector, PodTolerationRestriction, TaintNodesByCondition, PodTopologyLabels and
 //! DefaultTolerationSeconds, case by case.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{World, names, pod, pod_with};
 
 const PREFIX: &str = "scheduler.alpha.kubernetes.io";
 
-fn settings(enabled: &[&str]) -> AdmissionSettings {
-    AdmissionSettings::new(&names(enabled), &names(&["ServiceAccount", "DefaultTolerationSeconds"])).unwrap()
+fn settings(enabled: &[&str]) -> AdmissionOptions {
+    AdmissionOptions::new(&names(enabled), &names(&["ServiceAccount", "DefaultTolerationSeconds"])).unwrap()
 }
 
 async fn namespace(world: &World, name: &str, annotations: Value) {
@@ -20,7 +20,7 @@ async fn namespace(world: &World, name: &str, annotations: Value) {
 async fn namespaces_choose_nodes() {
     let config = json!({"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "pool=usual", "limited": "pool=small,disk=ssd",
         "only": "disk=ssd"}});
-    let world = World::with(settings(&["PodNodeSelector"]).with("PodNodeSelector", config)).await;
+    let world = World::with(settings(&["PodNodeSelector"]).with_plugin_config("PodNodeSelector", config)).await;
     let annotated = |text: &str| json!({format!("{PREFIX}/node-selector"): text});
     namespace(&world, "plain", json!({})).await;
     namespace(&world, "limited", annotated("pool=small")).await;
@@ -180,7 +180,7 @@ async fn pods_are_labelled_like_their_nodes() {
 
 #[tokio::test]
 async fn pods_stay_on_bad_nodes_for_a_while() {
-    let world = World::with(AdmissionSettings::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
+    let world = World::with(AdmissionOptions::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
     let added = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
     let (not_ready, unreachable) = (added("not-ready"), added("unreachable"));
     let own = |key: &str, effect: Option<&str>| {

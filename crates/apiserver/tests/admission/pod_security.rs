@@ -1,6 +1,6 @@
 //! PodSecurity.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{World, pod, pod_with};
@@ -139,7 +139,7 @@ async fn warnings_and_namespaces() {
 async fn configurations_have_defaults_and_exemptions() {
     let config = json!({"defaults": {"enforce": "restricted", "enforce-version": "v1.29"},
         "exemptions": {"usernames": ["root"], "namespaces": ["free"], "runtimeClasses": ["odd"]}});
-    let world = World::with(AdmissionSettings::default().with("PodSecurity", config)).await;
+    let world = World::with(AdmissionOptions::default().with_plugin_config("PodSecurity", config)).await;
     world.namespace("free", json!({})).await;
     world.create("/apis/node.k8s.io/v1/runtimeclasses", json!({"metadata": {"name": "odd"}, "handler": "h"})).await;
     let host = pod("p", json!({"hostNetwork": true}));
@@ -156,7 +156,7 @@ async fn configurations_have_defaults_and_exemptions() {
     let labelled = json!({"metadata": {"labels": labels(&[("enforce", "baseline")])}});
     let answer = world.check("PATCH", "/api/v1/namespaces/free", labelled, (200, "")).await;
     assert!(answer.warnings.is_empty(), "it became looser: {:?}", answer.warnings);
-    let bad = AdmissionSettings::default().with("PodSecurity", json!({"defaults": {"audit": "x"}}));
+    let bad = AdmissionOptions::default().with_plugin_config("PodSecurity", json!({"defaults": {"audit": "x"}}));
     let (store, _dir) = crate::fixture::store().await;
     let settings = ferry_apiserver::ServerOptions { admission: bad, ..Default::default() };
     let error =

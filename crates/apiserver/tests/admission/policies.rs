@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ferry_apiserver::{AdmissionSettings, Authorization, Mode, ServerOptions};
+use ferry_apiserver::{AdmissionOptions, Authorization, Mode, ServerOptions};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -21,7 +21,7 @@ async fn audited(log: &Path) -> World {
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n";
     let audit = fixture::audit_log(policy, log);
     let authorization = Authorization { modes: vec![Mode::Rbac] };
-    World::of(ServerOptions { audit, authorization, admission: AdmissionSettings::default(), ..fixture::everything() })
+    World::of(ServerOptions { audit, authorization, admission: AdmissionOptions::default(), ..fixture::everything() })
         .await
 }
 

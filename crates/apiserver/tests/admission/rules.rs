@@ -1,7 +1,7 @@
 //! Plug-ins of one rule each, case by case: LimitPodHardAntiAffinityTopology, SecurityContextDeny,
 //! ExtendedResourceToleration, AlwaysPullImages, DenyServiceExternalIPs.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{Case, Said, World, names, pod, pod_with};
@@ -12,7 +12,7 @@ const DRY: &str = "/api/v1/namespaces/default/pods?dryRun=All";
 /// A server with one plug-in more, and without those that change pods too.
 async fn world(plugin: &str) -> World {
     let disabled = names(&["ServiceAccount", "DefaultTolerationSeconds"]);
-    World::with(AdmissionSettings::new(&names(&[plugin]), &disabled).unwrap()).await
+    World::with(AdmissionOptions::new(&names(&[plugin]), &disabled).unwrap()).await
 }
 
 fn forbidden(why: &str) -> String {
@@ -173,7 +173,7 @@ async fn nobody_takes_addresses_of_others() {
             ("PATCH", &update, adds(json!(["1.2.3.4", "5.6.7.8"])), 403, Said::Message(&none)),
         ])
         .await;
-    let settings = AdmissionSettings::new(&[], &names(&["ServiceAccount"])).unwrap();
+    let settings = AdmissionOptions::new(&[], &names(&["ServiceAccount"])).unwrap();
     let free = World::with(settings).await;
     free.check("POST", services, service("s", json!(["1.2.3.4"])), (201, "")).await;
 }

@@ -1,6 +1,6 @@
 //! NodeDeclaredFeatureValidator and PodResizeValidator: what pods that run may become.
 
-use ferry_apiserver::AdmissionSettings;
+use ferry_apiserver::AdmissionOptions;
 use serde_json::{Value, json};
 
 use crate::world::{World, names, pod};
@@ -27,7 +27,7 @@ fn sized([whole, init, sidecar, usual]: [&str; 4]) -> Value {
 
 #[tokio::test]
 async fn nodes_must_declare_what_a_change_needs() {
-    let world = World::with(AdmissionSettings::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
+    let world = World::with(AdmissionOptions::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
     for (name, declared) in [
         ("none", vec![]),
         ("other", vec!["Other"]),
@@ -91,7 +91,7 @@ async fn nodes_must_declare_what_a_change_needs() {
 
 #[tokio::test]
 async fn pods_grow_within_their_nodes() {
-    let world = World::with(AdmissionSettings::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
+    let world = World::with(AdmissionOptions::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
     let node = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": "2", "memory": "1Gi"}}});
     world.create("/api/v1/nodes", node("n", json!({}))).await;
     world.create("/api/v1/nodes", node("linux", json!({"kubernetes.io/os": "linux"}))).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferry_apiserver::{AdmissionSettings, Authorization, LocalService, Mode, Server, ServerOptions, User};
+use ferry_apiserver::{AdmissionOptions, Authorization, LocalService, Mode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -44,18 +44,18 @@ pub fn names(list: &[&str]) -> Vec<String> {
 impl World {
     /// With these plug-ins besides the usual ones, and with the account that a controller would make.
     pub async fn new(enabled: &[&str]) -> Self {
-        Self::with(AdmissionSettings::new(&names(enabled), &[]).unwrap()).await
+        Self::with(AdmissionOptions::new(&names(enabled), &[]).unwrap()).await
     }
 
     /// As [`Self::new`], where roles say who may do what.
     pub async fn under_roles(enabled: &[&str]) -> Self {
         let authorization = Authorization { modes: vec![Mode::Rbac] };
-        let admission = AdmissionSettings::new(&names(enabled), &[]).unwrap();
+        let admission = AdmissionOptions::new(&names(enabled), &[]).unwrap();
         Self::of(ServerOptions { authorization, admission, ..fixture::everything() }).await
     }
 
     /// With settings of its own.
-    pub async fn with(admission: AdmissionSettings) -> Self {
+    pub async fn with(admission: AdmissionOptions) -> Self {
         Self::of(ServerOptions { admission, ..fixture::everything() }).await
     }
 

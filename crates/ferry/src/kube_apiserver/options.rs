@@ -4,7 +4,7 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AdmissionSettings, AggregationOptions, ClientCertificate, ComponentEndpoint, IpNetwork, Load, ReloadOptions,
+    AdmissionOptions, AggregationOptions, ClientCertificate, ComponentEndpoint, IpNetwork, Load, ReloadOptions,
     ServerOptions, ServingOptions, ShutdownOptions, Tokens, WatchedFile, served::ApiResourceConfig,
 };
 
@@ -271,7 +271,7 @@ fn node_port_range(given: &ParsedFlags<'_>) -> Result<RangeInclusive<u16>, FlagE
     })
 }
 
-fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionSettings> {
+fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionOptions> {
     let (mut enabled, mut disabled) = (given.many("enable-admission-plugins"), given.many("disable-admission-plugins"));
     let only = given.many("admission-control");
     if !only.is_empty() {
@@ -279,15 +279,15 @@ fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionSetting
             enabled.is_empty() && disabled.is_empty(),
             "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
         );
-        disabled = AdmissionSettings::names().map(str::to_owned).filter(|name| !only.contains(name)).collect();
+        disabled = AdmissionOptions::plugin_names().map(str::to_owned).filter(|name| !only.contains(name)).collect();
         enabled = only;
     }
-    let mut settings = AdmissionSettings::new(&enabled, &disabled)?;
+    let mut settings = AdmissionOptions::new(&enabled, &disabled)?;
     let seconds = |flag: &str| required_path(given, flag);
     settings.toleration_seconds =
         Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
     match path(given, "admission-control-config-file") {
-        Some(file) => settings.configured(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
+        Some(file) => settings.with_config_file(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
         None => Ok(settings),
     }
 }

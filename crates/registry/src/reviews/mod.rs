@@ -42,7 +42,7 @@ impl VirtualResource for ReviewHandler {
             None,
             &mut review,
         );
-        let attributes = AdmissionAttributes::create(registry, request, options.dry_run);
+        let attributes = AdmissionAttributes::for_create(registry, request, options.dry_run);
         registry.admission().admit(&attributes, &mut review).await?;
         validate_review(&request.resource, &review)?;
         registry.admission().validate(&attributes, &review).await?;

@@ -17,7 +17,7 @@ impl Registry {
         let pods = loopback::find_resource("", "v1", "pods")?;
         let options = WriteOptions::from_request(request, body)?;
         let mut binding = decode_subresource_body(request, body, options.validation)?;
-        let attributes = AdmissionAttributes::create(self, request, options.dry_run);
+        let attributes = AdmissionAttributes::for_create(self, request, options.dry_run);
         self.admission().admit(&attributes, &mut binding).await?;
         let name = meta::name(&binding);
         if !request.name.is_empty() && name != request.name {

@@ -32,7 +32,7 @@ impl Registry {
     ) -> Result<RequestOutcome, Status> {
         let asked = WriteOptions::from_request(request, body)?;
         let mut object = decode_subresource_body(request, body, asked.validation)?;
-        let attributes = AdmissionAttributes::create(self, request, asked.dry_run);
+        let attributes = AdmissionAttributes::for_create(self, request, asked.dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let eviction = EvictionRequest::new(request, &object, asked.dry_run)?;
         self.admission().validate(&attributes, &object).await?;

@@ -2,54 +2,57 @@
 
 use api::{Value, meta, status::Status};
 
-use super::{super::service_account_secrets::references_secrets, Request};
-use crate::pod;
+use super::{super::service_account_secrets::references_secrets, NodeRequest};
+use crate::{error::DenialReason, pod};
 
 /// Checks a pod that a kubelet creates.
-pub async fn check(request: &Request<'_>) -> Result<(), Status> {
+pub async fn check_mirror_pod(request: &NodeRequest<'_>) -> Result<(), Status> {
     let (node, object) = (request.node, request.object);
-    if !pod::is_mirror(object) {
-        let why = format!("pod does not have {:?} annotation, node {node:?} can only create mirror pods", pod::MIRROR);
-        return request.refuse(why);
+    if !pod::is_mirror_pod(object) {
+        let why = format!(
+            "pod does not have {:?} annotation, node {node:?} can only create mirror pods",
+            pod::MIRROR_ANNOTATION
+        );
+        return request.deny(why);
     }
     if meta::string_at(object, &["spec", "nodeName"]) != node {
-        return request.refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
+        return request.deny(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
     }
-    owner(request).await?;
-    match reference(object) {
+    check_owner_reference(request).await?;
+    match find_object_reference(object) {
         Ok(None) => Ok(()),
-        Ok(Some(what)) => request.refuse(format!("node {node:?} can not create pods that reference {what}")),
-        Err(why) => request.refuse(format!("error checking mirror pod for API references: {why}")),
+        Ok(Some(what)) => request.deny(format!("node {node:?} can not create pods that reference {what}")),
+        Err(why) => request.deny(format!("error checking mirror pod for API references: {why}")),
     }
 }
 
-async fn owner(request: &Request<'_>) -> Result<(), Status> {
+async fn check_owner_reference(request: &NodeRequest<'_>) -> Result<(), Status> {
     let node = request.node;
     let owner = match meta::list_at(request.object, &["metadata", "ownerReferences"]) {
         [] => {
-            return request.refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+            return request.deny(format!("node {node:?} can only create pods with an owner reference set to itself"));
         }
         [owner] => owner,
         _ => {
             let why = format!("node {node:?} can only create pods with a single owner reference set to itself");
-            return request.refuse(why);
+            return request.deny(why);
         }
     };
     if owner["apiVersion"] != "v1" || owner["kind"] != "Node" || owner["name"] != node {
-        return request.refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+        return request.deny(format!("node {node:?} can only create pods with an owner reference set to itself"));
     }
     if owner["controller"] != true {
         let why = format!("node {node:?} can only create pods with a controller owner reference set to itself");
-        return request.refuse(why);
+        return request.deny(why);
     }
     if owner["blockOwnerDeletion"] == true {
-        return request.refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+        return request.deny(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
     }
     let nodes = apiserver_core::loopback::find_resource("", "v1", "nodes")?;
     let (found, _) = request.attributes.registry.read_object(nodes, "", node).await?;
     let wanted = meta::string_at(owner, &["uid"]);
     if wanted != meta::uid(&found) {
-        return request.refuse(format!("node {node} UID mismatch: expected {wanted} got {}", meta::uid(&found)));
+        return request.deny(format!("node {node} UID mismatch: expected {wanted} got {}", meta::uid(&found)));
     }
     Ok(())
 }
@@ -73,7 +76,7 @@ const PROJECTIONS: &[(&str, &str)] = &[
 ];
 
 /// Returns the first kind of API object that a pod references.
-fn reference(object: &Value) -> Result<Option<&'static str>, String> {
+fn find_object_reference(object: &Value) -> Result<Option<&'static str>, DenialReason> {
     if !meta::string_at(object, &["spec", "serviceAccountName"]).is_empty() {
         return Ok(Some("serviceaccounts"));
     }
@@ -100,7 +103,8 @@ fn reference(object: &Value) -> Result<Option<&'static str>, String> {
                     return Err(format!(
                         "unknown source for projected volume {:?}",
                         meta::string_at(volume, &["name"])
-                    ));
+                    )
+                    .into());
                 }
                 found => return Ok(found),
             }

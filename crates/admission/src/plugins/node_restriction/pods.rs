@@ -2,82 +2,82 @@
 
 use api::{Value, meta, status::Status};
 
-use super::{Request, mirror_pods};
+use super::{NodeRequest, mirror_pods};
 use crate::Operation;
 
 /// Checks a write to a pod.
-pub async fn check(request: &Request<'_>) -> Result<(), Status> {
+pub async fn check_pod(request: &NodeRequest<'_>) -> Result<(), Status> {
     match request.attributes.subresource() {
-        "" => whole(request).await,
-        "status" => status(request),
-        "eviction" => eviction(request).await,
+        "" => check_pod_write(request).await,
+        "status" => check_pod_status(request),
+        "eviction" => check_eviction(request).await,
         other => {
-            request.refuse(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
+            request.deny(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
         }
     }
 }
 
-async fn whole(request: &Request<'_>) -> Result<(), Status> {
+async fn check_pod_write(request: &NodeRequest<'_>) -> Result<(), Status> {
     let node = request.node;
     match request.attributes.operation {
-        Operation::Create => mirror_pods::check(request).await,
+        Operation::Create => mirror_pods::check_mirror_pod(request).await,
         Operation::Delete => {
             // The name is empty for a collection deletion.
-            let pod = request.pod(&request.attributes.target.name).await?;
+            let pod = request.get_pod(&request.attributes.target.name).await?;
             if meta::string_at(&pod, &["spec", "nodeName"]) != node {
-                return request.refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"));
+                return request.deny(format!("node {node:?} can only delete pods with spec.nodeName set to itself"));
             }
             Ok(())
         }
-        operation => request.refuse(format!(
+        operation => request.deny(format!(
             "unexpected operation {:?}, node {node:?} can only create and delete mirror pods",
             operation.name()
         )),
     }
 }
 
-fn status(request: &Request<'_>) -> Result<(), Status> {
+fn check_pod_status(request: &NodeRequest<'_>) -> Result<(), Status> {
     let (node, pod) = (request.node, request.object);
     let Some(old) = request.attributes.old.filter(|_| request.attributes.operation == Operation::Update) else {
-        return request.unexpected();
+        return request.deny_operation();
     };
     if meta::string_at(old, &["spec", "nodeName"]) != node {
         let why = format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
-        return request.refuse(why);
+        return request.deny(why);
     }
     let same = |path: &[&str]| meta::value_at(old, path) == meta::value_at(pod, path);
     if !same(&["metadata", "labels"]) {
-        return request.refuse(format!("node {node:?} cannot update labels through pod status"));
+        return request.deny(format!("node {node:?} cannot update labels through pod status"));
     }
-    if claims(old) != claims(pod) {
-        return request.refuse(format!("node {node:?} cannot update resource claim statues"));
+    if resource_claims(old) != resource_claims(pod) {
+        return request.deny(format!("node {node:?} cannot update resource claim statues"));
     }
     if !same(&["status", "extendedResourceClaimStatus"]) {
-        return request.refuse(format!("node {node:?} cannot update extended resource claim status"));
+        return request.deny(format!("node {node:?} cannot update extended resource claim status"));
     }
     Ok(())
 }
 
-fn claims(pod: &Value) -> Vec<(&str, Option<&Value>)> {
+fn resource_claims(pod: &Value) -> Vec<(&str, Option<&Value>)> {
     let list = meta::list_at(pod, &["status", "resourceClaimStatuses"]).iter();
     list.map(|claim| (meta::string_at(claim, &["name"]), meta::value_at(claim, &["resourceClaimName"]))).collect()
 }
 
-async fn eviction(request: &Request<'_>) -> Result<(), Status> {
+async fn check_eviction(request: &NodeRequest<'_>) -> Result<(), Status> {
     if request.attributes.operation != Operation::Create {
-        return request.refuse(format!("unexpected operation {}", request.attributes.operation.name()));
+        return request.deny(format!("unexpected operation {}", request.attributes.operation.name()));
     }
     let name = match request.attributes.target.name.as_str() {
         "" => meta::name(request.object),
         name => name,
     };
     if name.is_empty() {
-        return request.refuse("could not determine pod from request data");
+        return request.deny("could not determine pod from request data");
     }
-    let pod = request.pod(name).await?;
+    let pod = request.get_pod(name).await?;
     if meta::string_at(&pod, &["spec", "nodeName"]) != request.node {
         let why = format!("node {} can only evict pods with spec.nodeName set to itself", request.node);
-        return request.refuse(why);
+        return request.deny(why);
     }
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use api::{Value, meta};
 
-use super::checks::{Pod, Violation, containers, context, plural, quoted, setters};
+use super::checks::{
+    EvaluatedPod, Violation, container_security_context, format_containers, format_setters, join_quoted, pluralize,
+};
 
 const CAPABILITIES: &[&str] = &[
     "AUDIT_WRITE",
@@ -46,11 +48,11 @@ pub fn is_safe_profile(profile: &Value) -> bool {
     matches!(meta::string_at(profile, &["type"]), "RuntimeDefault" | "Localhost")
 }
 
-pub fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_app_armor(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |profile: Option<&Value>| profile.is_some_and(|profile| !is_safe_profile(profile));
-    let names = pod.names(|container| bad(context(container, "appArmorProfile")));
-    let profiles = pod.containers().filter_map(|container| context(container, "appArmorProfile"));
-    let profiles = profiles.chain(pod.context("appArmorProfile")).filter(|profile| bad(Some(profile)));
+    let names = pod.matching_containers(|container| bad(container_security_context(container, "appArmorProfile")));
+    let profiles = pod.containers().filter_map(|container| container_security_context(container, "appArmorProfile"));
+    let profiles = profiles.chain(pod.security_context("appArmorProfile")).filter(|profile| bad(Some(profile)));
     let values: BTreeSet<String> = profiles.map(|profile| meta::string_at(profile, &["type"]).to_owned()).collect();
     let annotations = meta::value_at(pod.metadata, &["annotations"]).and_then(Value::as_object).into_iter().flatten();
     let mut forbidden: Vec<String> = annotations
@@ -60,31 +62,35 @@ pub fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
     forbidden.sort();
-    let by = setters(bad(pod.context("appArmorProfile")), &names);
-    let noted = (!forbidden.is_empty()).then(|| plural(forbidden.len(), "annotation", "annotations").to_owned());
+    let by = format_setters(bad(pod.security_context("appArmorProfile")), &names);
+    let noted = (!forbidden.is_empty()).then(|| pluralize(forbidden.len(), "annotation", "annotations").to_owned());
     let by: Vec<String> = by.into_iter().chain(noted).collect();
     let values: Vec<String> = values.into_iter().chain(forbidden).collect();
     (!by.is_empty()).then(|| Violation {
-        reason: plural(values.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles"),
-        detail: format!("{} must not set AppArmor profile type to {}", by.join(" and "), quoted(values)),
+        reason: pluralize(values.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles"),
+        detail: format!("{} must not set AppArmor profile type to {}", by.join(" and "), join_quoted(values)),
     })
 }
 
-pub fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_capabilities(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let beyond = |container: &Value| -> BTreeSet<String> {
         let added =
             meta::list_at(container, &["securityContext", "capabilities", "add"]).iter().filter_map(Value::as_str);
         added.filter(|capability| !CAPABILITIES.contains(capability)).map(str::to_owned).collect()
     };
-    let names = pod.names(|container| !beyond(container).is_empty());
+    let names = pod.matching_containers(|container| !beyond(container).is_empty());
     let all: BTreeSet<String> = pod.containers().flat_map(beyond).collect();
     (!names.is_empty()).then(|| Violation {
         reason: "non-default capabilities",
-        detail: format!("{} must not include {} in securityContext.capabilities.add", containers(&names), quoted(all)),
+        detail: format!(
+            "{} must not include {} in securityContext.capabilities.add",
+            format_containers(&names),
+            join_quoted(all)
+        ),
     })
 }
 
-pub fn host_namespaces(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_host_namespaces(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .iter()
         .filter(|field| pod.spec[**field] == true)
@@ -93,31 +99,31 @@ pub fn host_namespaces(pod: &Pod<'_>) -> Option<Violation> {
     (!shared.is_empty()).then(|| Violation { reason: "host namespaces", detail: shared.join(", ") })
 }
 
-pub fn host_paths(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_host_paths(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let volumes = meta::list_at(pod.spec, &["volumes"]).iter();
     let bad: Vec<&str> = volumes
         .filter(|volume| meta::value_at(volume, &["hostPath"]).is_some())
         .map(|volume| meta::string_at(volume, &["name"]))
         .collect();
-    let what = plural(bad.len(), "volume", "volumes");
-    (!bad.is_empty()).then(|| Violation { reason: "hostPath volumes", detail: format!("{what} {}", quoted(bad)) })
+    let what = pluralize(bad.len(), "volume", "volumes");
+    (!bad.is_empty()).then(|| Violation { reason: "hostPath volumes", detail: format!("{what} {}", join_quoted(bad)) })
 }
 
-pub fn host_ports(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_host_ports(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let ports = |container: &Value| -> BTreeSet<String> {
         let ports = meta::list_at(container, &["ports"]).iter().map(|port| meta::integer_at(port, &["hostPort"]));
         ports.filter(|port| *port != 0).map(|port| port.to_string()).collect()
     };
-    let names = pod.names(|container| !ports(container).is_empty());
+    let names = pod.matching_containers(|container| !ports(container).is_empty());
     let all: Vec<String> = pod.containers().flat_map(ports).collect::<BTreeSet<_>>().into_iter().collect();
-    let (uses, what) = (plural(names.len(), "uses", "use"), plural(all.len(), "hostPort", "hostPorts"));
+    let (uses, what) = (pluralize(names.len(), "uses", "use"), pluralize(all.len(), "hostPort", "hostPorts"));
     (!names.is_empty()).then(|| Violation {
         reason: "hostPort",
-        detail: format!("{} {uses} {what} {}", containers(&names), all.join(", ")),
+        detail: format!("{} {uses} {what} {}", format_containers(&names), all.join(", ")),
     })
 }
 
-pub fn probe_hosts(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_probe_hosts(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     const PLACES: [&[&str]; 5] = [
         &["livenessProbe"],
         &["readinessProbe"],
@@ -131,63 +137,74 @@ pub fn probe_hosts(pod: &Pod<'_>) -> Option<Violation> {
             handlers.flat_map(|handler| ["httpGet", "tcpSocket"].map(|how| meta::string_at(handler, &[how, "host"])));
         hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect()
     };
-    let names: BTreeSet<&str> = pod.names(|container| !hosts(container).is_empty()).into_iter().collect();
+    let names: BTreeSet<&str> = pod.matching_containers(|container| !hosts(container).is_empty()).into_iter().collect();
     let names: Vec<&str> = names.into_iter().collect();
     let all: BTreeSet<String> = pod.containers().flat_map(hosts).collect();
-    let (uses, what) =
-        (plural(names.len(), "uses", "use"), plural(all.len(), "probe or lifecycle host", "probe or lifecycle hosts"));
+    let (uses, what) = (
+        pluralize(names.len(), "uses", "use"),
+        pluralize(all.len(), "probe or lifecycle host", "probe or lifecycle hosts"),
+    );
     (!names.is_empty()).then(|| Violation {
         reason: "probe or lifecycle host",
-        detail: format!("{} {uses} {what} {}", containers(&names), quoted(all)),
+        detail: format!("{} {uses} {what} {}", format_containers(&names), join_quoted(all)),
     })
 }
 
-pub fn privileged(pod: &Pod<'_>) -> Option<Violation> {
-    let names = pod.names(|container| context(container, "privileged") == Some(&Value::Bool(true)));
+pub fn check_privileged(pod: &EvaluatedPod<'_>) -> Option<Violation> {
+    let names = pod.matching_containers(|container| {
+        container_security_context(container, "privileged") == Some(&Value::Bool(true))
+    });
     (!names.is_empty()).then(|| Violation {
         reason: "privileged",
-        detail: format!("{} must not set securityContext.privileged=true", containers(&names)),
+        detail: format!("{} must not set securityContext.privileged=true", format_containers(&names)),
     })
 }
 
-pub fn proc_mount(pod: &Pod<'_>) -> Option<Violation> {
-    let other = |container: &Value| context(container, "procMount").is_some_and(|mount| mount != "Default");
-    let names = pod.names(other);
+pub fn check_proc_mount(pod: &EvaluatedPod<'_>) -> Option<Violation> {
+    let other =
+        |container: &Value| container_security_context(container, "procMount").is_some_and(|mount| mount != "Default");
+    let names = pod.matching_containers(other);
     let mounts = pod.containers().filter(|container| other(container));
-    let mounts: BTreeSet<&str> =
-        mounts.filter_map(|container| context(container, "procMount")).filter_map(Value::as_str).collect();
+    let mounts: BTreeSet<&str> = mounts
+        .filter_map(|container| container_security_context(container, "procMount"))
+        .filter_map(Value::as_str)
+        .collect();
     (!names.is_empty()).then(|| Violation {
         reason: "procMount",
-        detail: format!("{} must not set securityContext.procMount to {}", containers(&names), quoted(mounts)),
+        detail: format!(
+            "{} must not set securityContext.procMount to {}",
+            format_containers(&names),
+            join_quoted(mounts)
+        ),
     })
 }
 
-pub fn selinux(pod: &Pod<'_>) -> Option<Violation> {
-    selinux_types(pod, &SELINUX[..4])
+pub fn check_selinux_options(pod: &EvaluatedPod<'_>) -> Option<Violation> {
+    check_selinux_types(pod, &SELINUX[..4])
 }
 
-pub fn selinux_with_engine(pod: &Pod<'_>) -> Option<Violation> {
-    selinux_types(pod, &SELINUX)
+pub fn check_selinux_options_with_engine(pod: &EvaluatedPod<'_>) -> Option<Violation> {
+    check_selinux_types(pod, &SELINUX)
 }
 
-fn selinux_types(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
+fn check_selinux_types(pod: &EvaluatedPod<'_>, allowed: &[&str]) -> Option<Violation> {
     let other_type = |options: &Value| !allowed.contains(&meta::string_at(options, &["type"]));
     let sets = |options: &Value, field: &str| !meta::string_at(options, &[field]).is_empty();
     let bad = |options: Option<&Value>| {
         options.is_some_and(|options| other_type(options) || sets(options, "user") || sets(options, "role"))
     };
-    let names = pod.names(|container| bad(context(container, "seLinuxOptions")));
-    let by = setters(bad(pod.context("seLinuxOptions")), &names)?;
+    let names = pod.matching_containers(|container| bad(container_security_context(container, "seLinuxOptions")));
+    let by = format_setters(bad(pod.security_context("seLinuxOptions")), &names)?;
     let all: Vec<&Value> = pod
-        .context("seLinuxOptions")
+        .security_context("seLinuxOptions")
         .into_iter()
-        .chain(pod.containers().filter_map(|c| context(c, "seLinuxOptions")))
+        .chain(pod.containers().filter_map(|c| container_security_context(c, "seLinuxOptions")))
         .collect();
     let types: BTreeSet<&str> =
         all.iter().filter(|options| other_type(options)).map(|options| meta::string_at(options, &["type"])).collect();
     let mut what = Vec::new();
     if !types.is_empty() {
-        what.push(format!("{} {}", plural(types.len(), "type", "types"), quoted(&types)));
+        what.push(format!("{} {}", pluralize(types.len(), "type", "types"), join_quoted(&types)));
     }
     for field in ["user", "role"] {
         if all.iter().any(|options| sets(options, field)) {
@@ -198,7 +215,7 @@ fn selinux_types(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
     Some(Violation { reason: "seLinuxOptions", detail })
 }
 
-pub fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_seccomp_annotations(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |key: String| {
         let value = meta::value_at(pod.metadata, &["annotations", &key])?.as_str()?;
         let safe = matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/");
@@ -208,23 +225,23 @@ pub fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> {
         .containers()
         .filter_map(|container| bad(format!("{SECCOMP_CONTAINER}{}", meta::string_at(container, &["name"]))));
     let all: BTreeSet<String> = of_containers.chain(bad(SECCOMP_ANNOTATION.to_owned())).collect();
-    let what = plural(all.len(), "annotation", "annotations");
+    let what = pluralize(all.len(), "annotation", "annotations");
     let detail = format!("forbidden {what} {}", all.iter().cloned().collect::<Vec<_>>().join(", "));
     (!all.is_empty()).then_some(Violation { reason: "seccompProfile", detail })
 }
 
-pub fn seccomp(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_seccomp_profile(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |profile: Option<&Value>| profile.is_some_and(|profile| !is_safe_profile(profile));
-    let names = pod.names(|container| bad(context(container, "seccompProfile")));
-    let by = setters(bad(pod.context("seccompProfile")), &names)?;
-    let profiles = pod.containers().filter_map(|container| context(container, "seccompProfile"));
-    let profiles = profiles.chain(pod.context("seccompProfile")).filter(|profile| bad(Some(profile)));
+    let names = pod.matching_containers(|container| bad(container_security_context(container, "seccompProfile")));
+    let by = format_setters(bad(pod.security_context("seccompProfile")), &names)?;
+    let profiles = pod.containers().filter_map(|container| container_security_context(container, "seccompProfile"));
+    let profiles = profiles.chain(pod.security_context("seccompProfile")).filter(|profile| bad(Some(profile)));
     let values: BTreeSet<&str> = profiles.map(|profile| meta::string_at(profile, &["type"])).collect();
-    let detail = format!("{by} must not set securityContext.seccompProfile.type to {}", quoted(values));
+    let detail = format!("{by} must not set securityContext.seccompProfile.type to {}", join_quoted(values));
     Some(Violation { reason: "seccompProfile", detail })
 }
 
-pub fn sysctls(pod: &Pod<'_>, allowed: usize) -> Option<Violation> {
+pub fn check_sysctls(pod: &EvaluatedPod<'_>, allowed: usize) -> Option<Violation> {
     let set = meta::list_at(pod.spec, &["securityContext", "sysctls"])
         .iter()
         .map(|sysctl| meta::string_at(sysctl, &["name"]));
@@ -232,10 +249,10 @@ pub fn sysctls(pod: &Pod<'_>, allowed: usize) -> Option<Violation> {
     (!bad.is_empty()).then(|| Violation { reason: "forbidden sysctls", detail: bad.join(", ") })
 }
 
-pub fn host_process(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_windows_host_process(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |options: Option<&Value>| options.is_some_and(|options| options["hostProcess"] == true);
-    let names = pod.names(|container| bad(context(container, "windowsOptions")));
-    let by = setters(bad(pod.context("windowsOptions")), &names)?;
+    let names = pod.matching_containers(|container| bad(container_security_context(container, "windowsOptions")));
+    let by = format_setters(bad(pod.security_context("windowsOptions")), &names)?;
     let detail = format!("{by} must not set securityContext.windowsOptions.hostProcess=true");
     Some(Violation { reason: "hostProcess", detail })
 }

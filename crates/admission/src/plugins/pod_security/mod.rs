@@ -3,50 +3,50 @@
 
 mod baseline;
 mod checks;
+mod evaluator;
 mod namespaces;
 mod policy;
 mod restricted;
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
-use checks::{Pod, told, violations};
-use policy::{Bound, Level, Policy};
+use checks::EvaluatedPod;
+use evaluator::{evaluate_pod, format_violations};
+use policy::{LevelVersion, PodSecurityLevel, PodSecurityPolicy};
 
-use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
-
-const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodSecurity",
-    on: true,
-    about: &[
+    enabled_by_default: true,
+    rules: &[
         ResourceRule {
             resource: ("", "pods"),
             subresources: &["", "ephemeralcontainers", "resize"],
-            operations: WRITES,
+            operations: Operation::WRITES,
         },
-        ResourceRule::object("", "namespaces", WRITES),
-        ResourceRule::object("", "replicationcontrollers", WRITES),
-        ResourceRule::object("", "podtemplates", WRITES),
-        ResourceRule::object("apps", "replicasets", WRITES),
-        ResourceRule::object("apps", "deployments", WRITES),
-        ResourceRule::object("apps", "statefulsets", WRITES),
-        ResourceRule::object("apps", "daemonsets", WRITES),
-        ResourceRule::object("batch", "jobs", WRITES),
-        ResourceRule::object("batch", "cronjobs", WRITES),
+        ResourceRule::for_object("", "namespaces", Operation::WRITES),
+        ResourceRule::for_object("", "replicationcontrollers", Operation::WRITES),
+        ResourceRule::for_object("", "podtemplates", Operation::WRITES),
+        ResourceRule::for_object("apps", "replicasets", Operation::WRITES),
+        ResourceRule::for_object("apps", "deployments", Operation::WRITES),
+        ResourceRule::for_object("apps", "statefulsets", Operation::WRITES),
+        ResourceRule::for_object("apps", "daemonsets", Operation::WRITES),
+        ResourceRule::for_object("batch", "jobs", Operation::WRITES),
+        ResourceRule::for_object("batch", "cronjobs", Operation::WRITES),
     ],
-    make: |parts| Ok(Box::new(PodSecurity::new(parts.config)?)),
+    construct: |init| Ok(Box::new(PodSecurity::new(init.config)?)),
 };
 
 struct PodSecurity {
-    defaults: Policy,
-    exempt: Exempt,
+    defaults: PodSecurityPolicy,
+    exempt: Exemptions,
 }
 
 /// The configured exemptions.
 #[derive(Default)]
-struct Exempt {
+struct Exemptions {
     users: Vec<String>,
     namespaces: Vec<String>,
     runtime_classes: Vec<String>,
@@ -55,97 +55,100 @@ struct Exempt {
 #[async_trait]
 impl Plugin for PodSecurity {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
-        if attributes.is_of("", "namespaces") {
+        if attributes.targets_resource("", "namespaces") {
             return self.validate_namespace(attributes, object).await;
         }
         if self.exempt.namespaces.iter().any(|name| name == attributes.namespace()) {
-            annotate(attributes, "exempt", "namespace");
+            annotate_audit(attributes, "exempt", "namespace");
             return Ok(());
         }
         if self.exempt.users.contains(&attributes.user().name) {
-            annotate(attributes, "exempt", "user");
+            annotate_audit(attributes, "exempt", "user");
             return Ok(());
         }
-        let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?;
+        let namespace = attributes.get_object(("", "v1", "namespaces"), "", attributes.namespace()).await?;
         let labels = namespace.as_ref().and_then(|namespace| meta::value_at(namespace, &["metadata", "labels"]));
-        let (policy, faults) = self.defaults.of_labels(labels.unwrap_or(&Value::Null));
-        if policy.is_free() && faults.is_empty() {
-            if attributes.is_of("", "pods") {
-                annotate(attributes, "enforce-policy", &policy.enforce.to_string());
+        let (policy, faults) = self.defaults.with_namespace_labels(labels.unwrap_or(&Value::Null));
+        if policy.is_fully_privileged() && faults.is_empty() {
+            if attributes.targets_resource("", "pods") {
+                annotate_audit(attributes, "enforce-policy", &policy.enforce.to_string());
             }
             return Ok(());
         }
-        let Some(pod) = pod_of(attributes, object) else { return Ok(()) };
-        let is_pod = attributes.is_of("", "pods");
+        let Some(pod) = pod_or_template(attributes, object) else { return Ok(()) };
+        let is_pod = attributes.targets_resource("", "pods");
         if is_pod && attributes.old.is_some_and(|old| !changes_images(object, old)) {
             return Ok(());
         }
         if !faults.is_empty() {
             let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
             let text = if texts.len() == 1 { texts[0].clone() } else { format!("[{}]", texts.join(", ")) };
-            annotate(attributes, "error", &format!("Failed to parse policy: {text}"));
+            annotate_audit(attributes, "error", &format!("Failed to parse policy: {text}"));
         }
-        self.evaluate(attributes, object, policy, &pod, is_pod)
+        self.evaluate_policy(attributes, object, policy, &pod, is_pod)
     }
 }
 
 impl PodSecurity {
-    fn new(config: Option<&Value>) -> Result<Self, String> {
-        let Some(config) = config else { return Ok(Self { defaults: Policy::default(), exempt: Exempt::default() }) };
+    fn new(config: Option<&Value>) -> Result<Self, PluginError> {
+        let Some(config) = config else {
+            return Ok(Self { defaults: PodSecurityPolicy::default(), exempt: Exemptions::default() });
+        };
         let texts = |field: &str| {
             let list = meta::list_at(config, &["exemptions", field]).iter();
             list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<String>>()
         };
-        let exempt = Exempt {
+        let exempt = Exemptions {
             users: texts("usernames"),
             namespaces: texts("namespaces"),
             runtime_classes: texts("runtimeClasses"),
         };
-        Ok(Self { defaults: Policy::defaults(config)?, exempt })
+        Ok(Self { defaults: PodSecurityPolicy::from_config(config)?, exempt })
     }
 
-    fn evaluate(
+    fn evaluate_policy(
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
-        policy: Policy,
-        pod: &Pod<'_>,
+        policy: PodSecurityPolicy,
+        pod: &EvaluatedPod<'_>,
         enforce: bool,
     ) -> Result<(), Status> {
         let class = meta::string_at(pod.spec, &["runtimeClassName"]);
         if self.exempt.runtime_classes.iter().any(|exempt| exempt == class) {
-            annotate(attributes, "exempt", "runtimeClass");
+            annotate_audit(attributes, "exempt", "runtimeClass");
             return Ok(());
         }
-        let beyond = |bound: Bound| {
-            let found = violations(bound, pod);
-            (!found.is_empty()).then(|| format!("violate PodSecurity {:?}: {}", bound.to_string(), told(&found)))
+        let beyond = |bound: LevelVersion| {
+            let found = evaluate_pod(bound, pod);
+            (!found.is_empty())
+                .then(|| format!("violate PodSecurity {:?}: {}", bound.to_string(), format_violations(&found)))
         };
         let refused = if enforce { beyond(policy.enforce) } else { None };
         if enforce {
-            annotate(attributes, "enforce-policy", &policy.enforce.to_string());
+            annotate_audit(attributes, "enforce-policy", &policy.enforce.to_string());
         }
         if let Some(text) = beyond(policy.audit) {
-            annotate(attributes, "audit-violations", &format!("would {text}"));
+            annotate_audit(attributes, "audit-violations", &format!("would {text}"));
         }
         if let Some(text) = refused {
             // Only the verb form differs between the rejection and the audit annotation.
             let why = text.replacen("violate ", "violates ", 1);
-            return Err(attributes.forbidden(object, why));
+            return Err(attributes.new_forbidden(object, why));
         }
         if let Some(text) = beyond(policy.warn) {
-            attributes.notes().add_warning(format!("would {text}"));
+            attributes.warnings().add_warning(format!("would {text}"));
         }
         Ok(())
     }
 }
 
-fn annotate(attributes: &AdmissionAttributes<'_>, key: &str, value: &str) {
-    attributes.notes().annotate_audit(policy::label(key), value);
+fn annotate_audit(attributes: &AdmissionAttributes<'_>, key: &str, value: &str) {
+    attributes.warnings().annotate_audit(policy::mode_label(key), value);
 }
 
 /// The pod itself, or the pod template of a workload.
-fn pod_of<'a>(attributes: &AdmissionAttributes<'_>, object: &'a Value) -> Option<Pod<'a>> {
+fn pod_or_template<'a>(attributes: &AdmissionAttributes<'_>, object: &'a Value) -> Option<EvaluatedPod<'a>> {
     let holder = match attributes.resource().name {
         "pods" => Some(object),
         "podtemplates" => meta::value_at(object, &["template"]),
@@ -153,7 +156,7 @@ fn pod_of<'a>(attributes: &AdmissionAttributes<'_>, object: &'a Value) -> Option
         _ => meta::value_at(object, &["spec", "template"]),
     }?;
     let part = |field: &str| holder.get(field).unwrap_or(&Value::Null);
-    Some(Pod { metadata: part("metadata"), spec: part("spec") })
+    Some(EvaluatedPod { metadata: part("metadata"), spec: part("spec") })
 }
 
 /// Whether an update changes container images; other updates of a pod are not evaluated again.

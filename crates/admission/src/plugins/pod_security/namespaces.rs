@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Value, meta, status::Status};
 
-use super::{Level, Pod, PodSecurity, Policy, policy, violations};
+use super::{EvaluatedPod, PodSecurity, PodSecurityLevel, PodSecurityPolicy, evaluate_pod, policy};
 use crate::AdmissionAttributes;
 
 /// Maximum number of pods to evaluate.
-const MOST: usize = 3000;
+const MAX_EVALUATED_PODS: usize = 3000;
 
 impl PodSecurity {
     /// Validates the pod security labels of a namespace.
@@ -18,7 +18,7 @@ impl PodSecurity {
         namespace: &Value,
     ) -> Result<(), Status> {
         let labels = |namespace: &Value| namespace["metadata"]["labels"].clone();
-        let (new, faults) = self.defaults.of_labels(&labels(namespace));
+        let (new, faults) = self.defaults.with_namespace_labels(&labels(namespace));
         let name = meta::name(namespace);
         let exempt = self.exempt.namespaces.iter().any(|exempt| exempt == name);
         let Some(old) = attributes.old else {
@@ -30,61 +30,61 @@ impl PodSecurity {
             }
             return Ok(());
         };
-        let (before, known) = self.defaults.of_labels(&labels(old));
+        let (before, known) = self.defaults.with_namespace_labels(&labels(old));
         if !faults.is_empty() && faults != known {
             return Err(Status::invalid_object(attributes.resource(), name, &faults));
         }
         let looser = new.enforce.version == before.enforce.version && new.enforce.level <= before.enforce.level;
-        if new.enforce == before.enforce || new.enforce.level == Level::Privileged || looser {
+        if new.enforce == before.enforce || new.enforce.level == PodSecurityLevel::Privileged || looser {
             return Ok(());
         }
         if exempt {
             self.warn_exempt(attributes, name, &new, &labels(namespace));
             return Ok(());
         }
-        self.warn_of_pods(attributes, name, new.enforce).await
+        self.warn_about_existing_pods(attributes, name, new.enforce).await
     }
 
-    fn warn_exempt(&self, attributes: &AdmissionAttributes<'_>, name: &str, new: &Policy, labels: &Value) {
-        if new.is_free() || *new == self.defaults {
+    fn warn_exempt(&self, attributes: &AdmissionAttributes<'_>, name: &str, new: &PodSecurityPolicy, labels: &Value) {
+        if new.is_fully_privileged() || *new == self.defaults {
             return;
         }
         let modes = [("enforce", new.enforce), ("audit", new.audit), ("warn", new.warn)];
         let labelled = |mode: &str| {
             [mode.to_owned(), format!("{mode}-version")]
                 .iter()
-                .any(|mode| meta::value_at(labels, &[&policy::label(mode)]).is_some())
+                .any(|mode| meta::value_at(labels, &[&policy::mode_label(mode)]).is_some())
         };
         let said: Vec<String> = modes
             .iter()
-            .filter(|(mode, bound)| bound.level != Level::Privileged && labelled(mode))
+            .filter(|(mode, bound)| bound.level != PodSecurityLevel::Privileged && labelled(mode))
             .map(|(mode, bound)| format!("{mode}={bound}"))
             .collect();
-        attributes.notes().add_warning(format!(
+        attributes.warnings().add_warning(format!(
             "namespace {name:?} is exempt from Pod Security, and the policy ({}) will be ignored",
             said.join(", ")
         ));
     }
 
-    async fn warn_of_pods(
+    async fn warn_about_existing_pods(
         &self,
         attributes: &AdmissionAttributes<'_>,
         name: &str,
-        bound: policy::Bound,
+        bound: policy::LevelVersion,
     ) -> Result<(), Status> {
-        let pods = self.by_importance(attributes.all(("", "v1", "pods"), name).await?);
+        let pods = self.prioritize_pods(attributes.list_objects(("", "v1", "pods"), name).await?);
         let mut found: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-        for pod in pods.iter().take(MOST) {
-            let beyond = violations(bound, &Pod { metadata: &pod["metadata"], spec: &pod["spec"] });
+        for pod in pods.iter().take(MAX_EVALUATED_PODS) {
+            let beyond = evaluate_pod(bound, &EvaluatedPod { metadata: &pod["metadata"], spec: &pod["spec"] });
             let reasons: Vec<&str> = beyond.iter().map(|violation| violation.reason).collect();
             if !reasons.is_empty() {
                 found.entry(reasons.join(", ")).or_default().insert(meta::name(pod));
             }
         }
-        let notes = attributes.notes();
-        if pods.len() > MOST {
+        let notes = attributes.warnings();
+        if pods.len() > MAX_EVALUATED_PODS {
             notes.add_warning(format!(
-                "new PodSecurity enforce level only checked against the first {MOST} of {} existing pods",
+                "new PodSecurity enforce level only checked against the first {MAX_EVALUATED_PODS} of {} existing pods",
                 pods.len()
             ));
         }
@@ -94,14 +94,14 @@ impl PodSecurity {
                 "existing pods in namespace {name:?} violate the new PodSecurity enforce level {bound:?}"
             ));
         }
-        let mut told: Vec<String> = found.iter().map(|(reason, pods)| tell(reason, pods)).collect();
+        let mut told: Vec<String> = found.iter().map(|(reason, pods)| format_pod_warning(reason, pods)).collect();
         told.sort();
         told.into_iter().for_each(|text| notes.add_warning(text));
         Ok(())
     }
 
     /// Orders pods so that one of each controller comes first, and drops exempt ones.
-    fn by_importance(&self, pods: Vec<Value>) -> Vec<Value> {
+    fn prioritize_pods(&self, pods: Vec<Value>) -> Vec<Value> {
         let mut seen = BTreeSet::new();
         let owner = |pod: &Value| {
             let owners = meta::list_at(pod, &["metadata", "ownerReferences"]).iter();
@@ -122,7 +122,7 @@ impl PodSecurity {
     }
 }
 
-fn tell(reason: &str, pods: &BTreeSet<&str>) -> String {
+fn format_pod_warning(reason: &str, pods: &BTreeSet<&str>) -> String {
     let first = pods.first().copied().unwrap_or_default();
     match pods.len() {
         1 => format!("{first}: {reason}"),

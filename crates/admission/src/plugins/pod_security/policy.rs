@@ -4,9 +4,11 @@ use std::{cmp::Ordering, fmt};
 
 use api::{Value, meta, validate::FieldError};
 
+use crate::PluginError;
+
 /// A pod security level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum PodSecurityLevel {
     /// Unrestricted.
     Privileged,
     /// Prevents known privilege escalations.
@@ -17,7 +19,7 @@ pub enum Level {
 
 /// The version of the pod security standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum StandardsVersion {
     /// The newest version that this server supports; the default.
     Latest,
     /// Version 1.x.
@@ -26,25 +28,25 @@ pub enum Version {
 
 /// A level in a version, written `baseline:v1.30`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct LevelVersion {
     /// The level.
-    pub level: Level,
+    pub level: PodSecurityLevel,
     /// The version.
-    pub version: Version,
+    pub version: StandardsVersion,
 }
 
 /// The levels of the modes `enforce`, `audit` and `warn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct PodSecurityPolicy {
     /// Violating pods are rejected.
-    pub enforce: Bound,
+    pub enforce: LevelVersion,
     /// Violating pods get an audit annotation.
-    pub audit: Bound,
+    pub audit: LevelVersion,
     /// Clients get a warning for violating pods.
-    pub warn: Bound,
+    pub warn: LevelVersion,
 }
 
-impl Level {
+impl PodSecurityLevel {
     fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
             "privileged" => Ok(Self::Privileged),
@@ -55,7 +57,7 @@ impl Level {
     }
 }
 
-impl Version {
+impl StandardsVersion {
     fn parse(text: &str) -> Result<Self, &'static str> {
         let number = |text: &str| {
             let plain = text == "0" || !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -69,67 +71,70 @@ impl Version {
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
+            PodSecurityLevel::Privileged => "privileged",
+            PodSecurityLevel::Baseline => "baseline",
+            PodSecurityLevel::Restricted => "restricted",
         };
         match self.version {
-            Version::Latest => write!(f, "{level}:latest"),
-            Version::Minor(minor) => write!(f, "{level}:v1.{minor}"),
+            StandardsVersion::Latest => write!(f, "{level}:latest"),
+            StandardsVersion::Minor(minor) => write!(f, "{level}:v1.{minor}"),
         }
     }
 }
 
-impl Bound {
-    const FREE: Self = Self { level: Level::Privileged, version: Version::Latest };
+impl LevelVersion {
+    const PRIVILEGED: Self = Self { level: PodSecurityLevel::Privileged, version: StandardsVersion::Latest };
 
     /// Parses one mode of a configuration's defaults.
-    fn of(defaults: &Value, mode: &str) -> Result<Self, String> {
+    fn from_defaults(defaults: &Value, mode: &str) -> Result<Self, PluginError> {
         let read = |field: &str, absent: &'static str| match meta::string_at(defaults, &[field]) {
             "" => absent.to_owned(),
             text => text.to_owned(),
         };
         let (level, version) = (read(mode, "privileged"), read(&format!("{mode}-version"), "latest"));
-        let invalid = |field: String, value: &str, why| format!("defaults.{field}: Invalid value: {value:?}: {why}");
+        let invalid = |field: String, value: &str, why| {
+            PluginError::Config(format!("defaults.{field}: Invalid value: {value:?}: {why}"))
+        };
         Ok(Self {
-            level: Level::parse(&level).map_err(|why| invalid(mode.to_owned(), &level, why))?,
-            version: Version::parse(&version).map_err(|why| invalid(format!("{mode}-version"), &version, why))?,
+            level: PodSecurityLevel::parse(&level).map_err(|why| invalid(mode.to_owned(), &level, why))?,
+            version: StandardsVersion::parse(&version)
+                .map_err(|why| invalid(format!("{mode}-version"), &version, why))?,
         })
     }
 }
 
-impl Policy {
+impl PodSecurityPolicy {
     /// Parses the defaults of a configuration.
-    pub fn defaults(config: &Value) -> Result<Self, String> {
+    pub fn from_config(config: &Value) -> Result<Self, PluginError> {
         let defaults = meta::value_at(config, &["defaults"]).unwrap_or(&Value::Null);
-        let of = |mode: &str| Bound::of(defaults, mode);
+        let of = |mode: &str| LevelVersion::from_defaults(defaults, mode);
         Ok(Self { enforce: of("enforce")?, audit: of("audit")?, warn: of("warn")? })
     }
 
     /// Whether all modes are `privileged`.
-    pub fn is_free(&self) -> bool {
-        [self.enforce, self.audit, self.warn].iter().all(|bound| bound.level == Level::Privileged)
+    pub fn is_fully_privileged(&self) -> bool {
+        [self.enforce, self.audit, self.warn].iter().all(|bound| bound.level == PodSecurityLevel::Privileged)
     }
 
     /// Applies a namespace's labels to the defaults; returns the policy and the label errors. An invalid level is
     /// `restricted` for `enforce`, and `privileged` for `audit` and `warn`.
-    pub fn of_labels(mut self, labels: &Value) -> (Self, Vec<FieldError>) {
+    pub fn with_namespace_labels(mut self, labels: &Value) -> (Self, Vec<FieldError>) {
         let mut faults = Vec::new();
         let enforced = read_level(labels, "enforce", &mut faults);
         if let Some(level) = enforced {
-            self.enforce.level = level.unwrap_or(Level::Restricted);
+            self.enforce.level = level.unwrap_or(PodSecurityLevel::Restricted);
         }
         read_version(labels, "enforce", &mut self.enforce, &mut faults);
         if let Some(level) = read_level(labels, "audit", &mut faults) {
-            self.audit.level = level.unwrap_or(Level::Privileged);
+            self.audit.level = level.unwrap_or(PodSecurityLevel::Privileged);
         }
         read_version(labels, "audit", &mut self.audit, &mut faults);
         let warned = read_level(labels, "warn", &mut faults);
         if let Some(level) = warned {
-            self.warn.level = level.unwrap_or(Level::Privileged);
+            self.warn.level = level.unwrap_or(PodSecurityLevel::Privileged);
         }
         let versioned = read_version(labels, "warn", &mut self.warn, &mut faults);
         // Without a `warn` label, clients are warned at the enforced level.
@@ -144,34 +149,34 @@ impl Policy {
     }
 }
 
-impl Default for Policy {
+impl Default for PodSecurityPolicy {
     fn default() -> Self {
-        Self { enforce: Bound::FREE, audit: Bound::FREE, warn: Bound::FREE }
+        Self { enforce: LevelVersion::PRIVILEGED, audit: LevelVersion::PRIVILEGED, warn: LevelVersion::PRIVILEGED }
     }
 }
 
 /// The label key of a mode, such as `enforce` or `enforce-version`.
-pub fn label(mode: &str) -> String {
+pub fn mode_label(mode: &str) -> String {
     format!("pod-security.kubernetes.io/{mode}")
 }
 
 /// Reads a level label: `None` if it is absent, `Some(None)` if it is invalid.
-fn read_level(labels: &Value, mode: &str, faults: &mut Vec<FieldError>) -> Option<Option<Level>> {
-    let text = meta::value_at(labels, &[&label(mode)])?.as_str().unwrap_or_default();
-    Some(Level::parse(text).map_err(|why| faults.push(fault(mode, text, why))).ok())
+fn read_level(labels: &Value, mode: &str, faults: &mut Vec<FieldError>) -> Option<Option<PodSecurityLevel>> {
+    let text = meta::value_at(labels, &[&mode_label(mode)])?.as_str().unwrap_or_default();
+    Some(PodSecurityLevel::parse(text).map_err(|why| faults.push(invalid_label(mode, text, why))).ok())
 }
 
 /// Reads a version label; returns whether it is present.
-fn read_version(labels: &Value, mode: &str, bound: &mut Bound, faults: &mut Vec<FieldError>) -> bool {
+fn read_version(labels: &Value, mode: &str, bound: &mut LevelVersion, faults: &mut Vec<FieldError>) -> bool {
     let mode = format!("{mode}-version");
-    let Some(text) = meta::value_at(labels, &[&label(&mode)]).and_then(Value::as_str) else { return false };
-    bound.version = Version::parse(text).unwrap_or_else(|why| {
-        faults.push(fault(&mode, text, why));
-        Version::Latest
+    let Some(text) = meta::value_at(labels, &[&mode_label(&mode)]).and_then(Value::as_str) else { return false };
+    bound.version = StandardsVersion::parse(text).unwrap_or_else(|why| {
+        faults.push(invalid_label(&mode, text, why));
+        StandardsVersion::Latest
     });
     true
 }
 
-fn fault(mode: &str, value: &str, why: &str) -> FieldError {
-    FieldError::invalid(format!("metadata.labels[{}]", label(mode)), value, why)
+fn invalid_label(mode: &str, value: &str, why: &str) -> FieldError {
+    FieldError::invalid(format!("metadata.labels[{}]", mode_label(mode)), value, why)
 }

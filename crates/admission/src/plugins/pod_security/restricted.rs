@@ -7,7 +7,9 @@ use api::{Value, meta};
 use super::{
     baseline,
     baseline::is_safe_profile,
-    checks::{Pod, Violation, containers, context, plural, quoted, setters},
+    checks::{
+        EvaluatedPod, Violation, container_security_context, format_containers, format_setters, join_quoted, pluralize,
+    },
 };
 
 const VOLUMES: &[&str] = &[
@@ -22,15 +24,17 @@ const VOLUMES: &[&str] = &[
     "secret",
 ];
 
-pub fn escalation(pod: &Pod<'_>) -> Option<Violation> {
-    let names = pod.names(|container| context(container, "allowPrivilegeEscalation") != Some(&Value::Bool(false)));
+pub fn check_allow_privilege_escalation(pod: &EvaluatedPod<'_>) -> Option<Violation> {
+    let names = pod.matching_containers(|container| {
+        container_security_context(container, "allowPrivilegeEscalation") != Some(&Value::Bool(false))
+    });
     (!names.is_empty()).then(|| Violation {
         reason: "allowPrivilegeEscalation != false",
-        detail: format!("{} must set securityContext.allowPrivilegeEscalation=false", containers(&names)),
+        detail: format!("{} must set securityContext.allowPrivilegeEscalation=false", format_containers(&names)),
     })
 }
 
-pub fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_capabilities(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let list = |container: &Value, which: &str| -> BTreeSet<String> {
         let list = meta::list_at(container, &["securityContext", "capabilities", which]);
         list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -38,21 +42,21 @@ pub fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     let added = |container: &Value| -> BTreeSet<String> {
         list(container, "add").into_iter().filter(|capability| capability != "NET_BIND_SERVICE").collect()
     };
-    let keeps = pod.names(|container| !list(container, "drop").contains("ALL"));
-    let adds = pod.names(|container| !added(container).is_empty());
+    let keeps = pod.matching_containers(|container| !list(container, "drop").contains("ALL"));
+    let adds = pod.matching_containers(|container| !added(container).is_empty());
     let mut details = Vec::new();
     if !keeps.is_empty() {
-        details.push(format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", containers(&keeps)));
+        details.push(format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", format_containers(&keeps)));
     }
     if !adds.is_empty() {
         let all: BTreeSet<String> = pod.containers().flat_map(added).collect();
-        let (names, all) = (containers(&adds), quoted(all));
+        let (names, all) = (format_containers(&adds), join_quoted(all));
         details.push(format!("{names} must not include {all} in securityContext.capabilities.add"));
     }
     (!details.is_empty()).then(|| Violation { reason: "unrestricted capabilities", detail: details.join("; ") })
 }
 
-pub fn volumes(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_restricted_volumes(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let kind = |volume: &Value| {
         let fields =
             volume.as_object().into_iter().flatten().filter(|(name, value)| *name != "name" && !value.is_null());
@@ -63,50 +67,52 @@ pub fn volumes(pod: &Pod<'_>) -> Option<Violation> {
         .filter(|volume| !VOLUMES.contains(&kind(volume).as_str()))
         .collect();
     let kinds: BTreeSet<String> = bad.iter().map(|volume| kind(volume)).collect();
-    let names = quoted(bad.iter().map(|volume| meta::string_at(volume, &["name"])));
+    let names = join_quoted(bad.iter().map(|volume| meta::string_at(volume, &["name"])));
     let detail = format!(
         "{} {names} {} {} {}",
-        plural(bad.len(), "volume", "volumes"),
-        plural(bad.len(), "uses", "use"),
-        plural(kinds.len(), "restricted volume type", "restricted volume types"),
-        quoted(kinds)
+        pluralize(bad.len(), "volume", "volumes"),
+        pluralize(bad.len(), "uses", "use"),
+        pluralize(kinds.len(), "restricted volume type", "restricted volume types"),
+        join_quoted(kinds)
     );
     (!bad.is_empty()).then_some(Violation { reason: "restricted volume types", detail })
 }
 
-pub fn non_root(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_run_as_non_root(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let reason = "runAsNonRoot != true";
     let said = |value: Option<&Value>| value.and_then(Value::as_bool);
-    let whole = said(pod.context("runAsNonRoot"));
-    let names = pod.names(|container| said(context(container, "runAsNonRoot")) == Some(false));
-    if let Some(by) = setters(whole == Some(false), &names) {
+    let whole = said(pod.security_context("runAsNonRoot"));
+    let names =
+        pod.matching_containers(|container| said(container_security_context(container, "runAsNonRoot")) == Some(false));
+    if let Some(by) = format_setters(whole == Some(false), &names) {
         return Some(Violation { reason, detail: format!("{by} must not set securityContext.runAsNonRoot=false") });
     }
-    let silent = pod.names(|container| said(context(container, "runAsNonRoot")).is_none());
+    let silent =
+        pod.matching_containers(|container| said(container_security_context(container, "runAsNonRoot")).is_none());
     (whole != Some(true) && !silent.is_empty()).then(|| Violation {
         reason,
-        detail: format!("pod or {} must set securityContext.runAsNonRoot=true", containers(&silent)),
+        detail: format!("pod or {} must set securityContext.runAsNonRoot=true", format_containers(&silent)),
     })
 }
 
-pub fn user(pod: &Pod<'_>) -> Option<Violation> {
+pub fn check_run_as_user(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let root = |value: Option<&Value>| value.and_then(Value::as_i64) == Some(0);
-    let names = pod.names(|container| root(context(container, "runAsUser")));
-    let by = setters(root(pod.context("runAsUser")), &names)?;
+    let names = pod.matching_containers(|container| root(container_security_context(container, "runAsUser")));
+    let by = format_setters(root(pod.security_context("runAsUser")), &names)?;
     Some(Violation { reason: "runAsUser=0", detail: format!("{by} must not set runAsUser=0") })
 }
 
-pub fn seccomp(pod: &Pod<'_>) -> Option<Violation> {
-    if let Some(violation) = baseline::seccomp(pod) {
+pub fn check_seccomp_profile(pod: &EvaluatedPod<'_>) -> Option<Violation> {
+    if let Some(violation) = baseline::check_seccomp_profile(pod) {
         return Some(violation);
     }
-    let whole = pod.context("seccompProfile").is_some_and(is_safe_profile);
-    let silent = pod.names(|container| context(container, "seccompProfile").is_none());
+    let whole = pod.security_context("seccompProfile").is_some_and(is_safe_profile);
+    let silent = pod.matching_containers(|container| container_security_context(container, "seccompProfile").is_none());
     (!whole && !silent.is_empty()).then(|| Violation {
         reason: "seccompProfile",
         detail: format!(
             "pod or {} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\"",
-            containers(&silent)
+            format_containers(&silent)
         ),
     })
 }

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 
 use api::{Value, meta, quota, status::Status};
 
-use super::resource_quota::{Interest, Subject};
-use crate::AdmissionAttributes;
+use super::quota_evaluator::{MatchedQuota, QuotaRequest};
+use crate::{AdmissionAttributes, error::PluginError};
 
 /// The configured `limitedResources`.
 #[derive(Debug, Default)]
-pub struct Limited(Vec<Value>);
+pub struct LimitedResources(Vec<Value>);
 
-impl Limited {
+impl LimitedResources {
     /// Parses `limitedResources` of a ResourceQuotaConfiguration.
-    pub fn of(config: Option<&Value>) -> Result<Self, String> {
+    pub fn from_config(config: Option<&Value>) -> Result<Self, PluginError> {
         let Some(config) = config else { return Ok(Self::default()) };
         let list = meta::list_at(config, &["limitedResources"]).to_vec();
         match list.iter().position(|entry| meta::string_at(entry, &["resource"]).is_empty()) {
-            Some(at) => Err(format!("limitedResources[{at}].resource: Required value: ")),
+            Some(at) => Err(format!("limitedResources[{at}].resource: Required value: ").into()),
             None => Ok(Self(list)),
         }
     }
@@ -28,29 +28,30 @@ impl Limited {
     }
 
     /// Checks that quotas cover all limited resources and scopes of the request.
-    pub fn check(
+    pub fn check_coverage(
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
-        subject: &Subject<'_>,
+        request: &QuotaRequest<'_>,
         quotas: &[Value],
-        interests: &[Interest<'_>],
+        matched_quotas: &[MatchedQuota<'_>],
     ) -> Result<(), Status> {
         if self.is_empty() {
             return Ok(());
         }
-        let covered: BTreeSet<&String> = interests.iter().flat_map(|interest| &interest.names).collect();
+        let covered: BTreeSet<&String> = matched_quotas.iter().flat_map(|matched| &matched.names).collect();
         let uncovered: BTreeSet<&String> =
-            self.names(subject).into_iter().filter(|name| !covered.contains(name)).collect();
+            self.limited_names(request).into_iter().filter(|name| !covered.contains(name)).collect();
         if !uncovered.is_empty() {
             let names: Vec<&str> = uncovered.into_iter().map(String::as_str).collect();
-            return Err(attributes.forbidden(object, format!("insufficient quota to consume: {}", names.join(","))));
+            return Err(attributes.new_forbidden(object, format!("insufficient quota to consume: {}", names.join(","))));
         }
-        let matching = |scope: &&Value| subject.kind.matches_scope(scope, subject.object);
+        let matching = |scope: &&Value| request.kind.matches_scope(scope, request.object);
         let scopes: Vec<Value> = quotas.iter().flat_map(quota::scope_selectors).collect();
         let known: Vec<&Value> = scopes.iter().filter(matching).map(|scope| &scope["scopeName"]).collect();
         let needed = self.0.iter().flat_map(|entry| meta::list_at(entry, &["matchScopes"])).filter(matching);
-        let missing: Vec<String> = needed.filter(|scope| !known.contains(&&scope["scopeName"])).map(shown).collect();
+        let missing: Vec<String> =
+            needed.filter(|scope| !known.contains(&&scope["scopeName"])).map(format_scope_requirement).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -59,20 +60,20 @@ impl Limited {
     }
 
     /// The names of limited resources that the request consumes.
-    fn names<'a>(&self, subject: &'a Subject<'_>) -> Vec<&'a String> {
+    fn limited_names<'a>(&self, request: &'a QuotaRequest<'_>) -> Vec<&'a String> {
         let entries = self.0.iter().filter(|entry| {
-            meta::string_at(entry, &["apiGroup"]) == subject.kind.group
-                && meta::string_at(entry, &["resource"]) == subject.kind.resource
+            meta::string_at(entry, &["apiGroup"]) == request.kind.group
+                && meta::string_at(entry, &["resource"]) == request.kind.resource
         });
         let wanted: Vec<&str> =
             entries.flat_map(|entry| meta::list_at(entry, &["matchContains"])).filter_map(Value::as_str).collect();
-        let used = subject.usage.iter().filter(|(_, amount)| !amount.is_zero());
+        let used = request.usage.iter().filter(|(_, amount)| !amount.is_zero());
         used.map(|(name, _)| name).filter(|name| wanted.iter().any(|part| name.contains(part))).collect()
     }
 }
 
 /// Formats a scope selector requirement as Go's `%v` does.
-fn shown(scope: &Value) -> String {
+fn format_scope_requirement(scope: &Value) -> String {
     let values: Vec<&str> = meta::list_at(scope, &["values"]).iter().filter_map(Value::as_str).collect();
     format!(
         "{{{} {} [{}]}}",

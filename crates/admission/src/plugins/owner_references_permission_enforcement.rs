@@ -11,21 +11,21 @@ use authz::Authorizers;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "OwnerReferencesPermissionEnforcement",
-    on: false,
-    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update])],
-    make: |parts| Ok(Box::new(OwnerReferences(parts.authorizers.clone()))),
+    enabled_by_default: false,
+    rules: &[ResourceRule::for_all_resources(Operation::WRITES)],
+    construct: |init| Ok(Box::new(OwnerReferencesPermissionEnforcement(init.authorizers.clone()))),
 };
 
-struct OwnerReferences(Arc<Authorizers>);
+struct OwnerReferencesPermissionEnforcement(Arc<Authorizers>);
 
 #[async_trait]
-impl Plugin for OwnerReferences {
+impl Plugin for OwnerReferencesPermissionEnforcement {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let old = attributes.old.unwrap_or(&Value::Null);
-        let bindings = attributes.is_of("", "pods") && attributes.subresource() == "status";
-        if bindings || owners(object) == owners(old) {
+        let bindings = attributes.targets_resource("", "pods") && attributes.subresource() == "status";
+        if bindings || owner_references(object) == owner_references(old) {
             return Ok(());
         }
         let resource = attributes.resource();
@@ -39,12 +39,13 @@ impl Plugin for OwnerReferences {
                 name: &attributes.target.name,
                 ..Default::default()
             };
-            if !self.allows(attributes, "delete", own).await {
+            if !self.is_authorized(attributes, "delete", own).await {
                 let why = "cannot set an ownerRef on a resource you can't delete: , <nil>";
-                return Err(attributes.forbidden(object, why));
+                return Err(attributes.new_forbidden(object, why));
             }
         }
-        let blocking: Vec<&Value> = owners(object).iter().filter(|owner| is_new_block(owner, old)).collect();
+        let blocking: Vec<&Value> =
+            owner_references(object).iter().filter(|owner| is_newly_blocking(owner, old)).collect();
         let anything = apiserver_core::attributes::ResourceAttributes {
             group: "*",
             version: "*",
@@ -53,18 +54,18 @@ impl Plugin for OwnerReferences {
             name: "*",
             ..Default::default()
         };
-        if blocking.is_empty() || self.allows(attributes, "update", anything).await {
+        if blocking.is_empty() || self.is_authorized(attributes, "update", anything).await {
             return Ok(());
         }
         for owner in blocking {
-            self.may_block(attributes, object, owner).await?;
+            self.authorize_blocking(attributes, object, owner).await?;
         }
         Ok(())
     }
 }
 
-impl OwnerReferences {
-    async fn may_block(
+impl OwnerReferencesPermissionEnforcement {
+    async fn authorize_blocking(
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
@@ -73,31 +74,32 @@ impl OwnerReferences {
         let (api_version, kind) = (meta::string_at(owner, &["apiVersion"]), meta::string_at(owner, &["kind"]));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let built_in = schema().resource_of_kind(group, version, kind).map(api::schema::ResourceRef::BuiltIn);
-        let Some(row) = built_in.or_else(|| attributes.registry.custom_resources().find_kind(group, version, kind))
+        let Some(descriptor) =
+            built_in.or_else(|| attributes.registry.custom_resources().find_kind(group, version, kind))
         else {
             let why = format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind {kind}: \
                  no matches for kind {kind:?} in version {api_version:?}"
             );
-            return Err(attributes.forbidden(object, why));
+            return Err(attributes.new_forbidden(object, why));
         };
         let resource = apiserver_core::attributes::ResourceAttributes {
-            group: row.group,
-            version: row.version,
-            resource: row.name,
+            group: descriptor.group,
+            version: descriptor.version,
+            resource: descriptor.name,
             subresource: "finalizers",
-            namespace: if row.is_namespaced() { attributes.namespace() } else { "" },
+            namespace: if descriptor.is_namespaced() { attributes.namespace() } else { "" },
             name: meta::string_at(owner, &["name"]),
             ..Default::default()
         };
-        if self.allows(attributes, "update", resource).await {
+        if self.is_authorized(attributes, "update", resource).await {
             return Ok(());
         }
         let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
-        Err(attributes.forbidden(object, why))
+        Err(attributes.new_forbidden(object, why))
     }
 
-    async fn allows(
+    async fn is_authorized(
         &self,
         attributes: &AdmissionAttributes<'_>,
         verb: &str,
@@ -112,12 +114,12 @@ impl OwnerReferences {
     }
 }
 
-fn owners(object: &Value) -> &[Value] {
+fn owner_references(object: &Value) -> &[Value] {
     meta::list_at(object, &["metadata", "ownerReferences"])
 }
 
 /// Whether an owner reference newly sets `blockOwnerDeletion`.
-fn is_new_block(owner: &Value, old: &Value) -> bool {
-    let known = owners(old).iter().find(|known| known["uid"] == owner["uid"]);
+fn is_newly_blocking(owner: &Value, old: &Value) -> bool {
+    let known = owner_references(old).iter().find(|known| known["uid"] == owner["uid"]);
     owner["blockOwnerDeletion"] == true && known.is_none_or(|known| known["blockOwnerDeletion"] != true)
 }

@@ -8,63 +8,62 @@ use std::{path::Path, time::Duration};
 use api::{Value, duration, meta, status::Status};
 use apiserver_core::{
     http_client,
-    http_client::{Endpoint, ResponseCache, RetryBackoff},
+    http_client::{Endpoint, RetryBackoff},
+    ttl_cache::TtlCache,
 };
 use async_trait::async_trait;
 use serde_json::{Map, json};
 
-use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "ImagePolicyWebhook",
-    on: false,
-    about: &[ResourceRule {
-        resource: ("", "pods"),
-        subresources: &["", EPHEMERAL],
-        operations: &[Operation::Create, Operation::Update],
-    }],
-    make: |parts| ImagePolicy::configured(parts.config).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
+    enabled_by_default: false,
+    rules: &[ResourceRule { resource: ("", "pods"), subresources: &["", EPHEMERAL], operations: Operation::WRITES }],
+    construct: |init| ImagePolicyWebhook::from_config(init.config).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
 };
 
 const EPHEMERAL: &str = "ephemeralcontainers";
 /// Pod annotations whose key contains this are sent to the webhook.
-const SHOWN: &str = ".image-policy.k8s.io/";
+const ANNOTATION_KEY_PART: &str = ".image-policy.k8s.io/";
 /// Prefix of audit annotation keys.
-const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io/";
+const AUDIT_KEY_PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 /// Timeout of one call.
-const LIMIT: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached responses; upstream's value.
-const REMEMBERED: usize = 1024;
+const CACHE_SIZE: u64 = 1024;
 
-struct ImagePolicy {
+struct ImagePolicyWebhook {
     endpoint: Endpoint,
-    memory: ResponseCache<Value>,
+    memory: TtlCache<String, Value>,
     allowed_for: Duration,
     refused_for: Duration,
     backoff: RetryBackoff,
     default_allow: bool,
 }
 
-impl ImagePolicy {
-    fn configured(config: Option<&Value>) -> Result<Self, String> {
+impl ImagePolicyWebhook {
+    fn from_config(config: Option<&Value>) -> Result<Self, PluginError> {
         let config = config.ok_or("no config specified")?;
         let policy = meta::value_at(config, &["imagePolicy"]).unwrap_or(&Value::Null);
         let (second, minute) = (1_000_000_000, 60_000_000_000);
-        let ttl = |name, usual| time(policy, name, Time { unit: second, range: (second, 30 * minute), usual });
-        let pause = Time { unit: 1_000_000, range: (1, 5 * minute), usual: 500_000_000 };
-        let pause = time(policy, "retryBackoff", pause)?;
+        let ttl = |name, usual| {
+            parse_duration_field(policy, name, DurationField { unit: second, range: (second, 30 * minute), usual })
+        };
+        let pause = DurationField { unit: 1_000_000, range: (1, 5 * minute), usual: 500_000_000 };
+        let pause = parse_duration_field(policy, "retryBackoff", pause)?;
         let (allowed_for, refused_for) = (ttl("allowTTL", 5 * minute)?, ttl("denyTTL", 30 * second)?);
         let default_allow = match meta::value_at(policy, &["defaultAllow"]) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag,
-            Some(other) => return Err(format!("imagePolicy.defaultAllow: {other} is not true or false")),
+            Some(other) => return Err(format!("imagePolicy.defaultAllow: {other} is not true or false").into()),
         };
         let file = meta::string_at(policy, &["kubeConfigFile"]);
         let endpoint = http_client::endpoint_from_kubeconfig(Path::new(file));
         let endpoint = endpoint.map_err(|error| format!("imagePolicy.kubeConfigFile {file:?}: {error}"))?;
-        let memory = ResponseCache::with_capacity(REMEMBERED);
+        let memory = TtlCache::with_capacity(CACHE_SIZE);
         Ok(Self {
             endpoint,
             memory,
@@ -76,7 +75,7 @@ impl ImagePolicy {
     }
 
     /// Returns the status of the webhook's review, from the cache if possible.
-    async fn status(&self, spec: &Value) -> Result<Value, http_client::HttpClientError> {
+    async fn review_status(&self, spec: &Value) -> Result<Value, http_client::HttpClientError> {
         let question = spec.to_string();
         if let Some(status) = self.memory.get(&question) {
             return Ok(status);
@@ -84,8 +83,9 @@ impl ImagePolicy {
         let review = json!({"kind": "ImageReview", "apiVersion": VERSION, "metadata": {}, "spec": spec,
             "status": {"allowed": false}});
         let review = bytes::Bytes::from(review.to_string());
-        let answer = http_client::with_backoff(self.backoff, || self.endpoint.post(review.clone(), LIMIT)).await?;
-        let status = read(&answer.into_success_body()?)?;
+        let answer =
+            http_client::with_backoff(self.backoff, || self.endpoint.post(review.clone(), CALL_TIMEOUT)).await?;
+        let status = parse_review_status(&answer.into_success_body()?)?;
         let lifetime = if is_allowed(&status) { self.allowed_for } else { self.refused_for };
         self.memory.put(question, status.clone(), lifetime);
         Ok(status)
@@ -93,36 +93,38 @@ impl ImagePolicy {
 }
 
 #[async_trait]
-impl Plugin for ImagePolicy {
+impl Plugin for ImagePolicyWebhook {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
-        let status = match self.status(&spec(attributes, pod)).await {
+        let status = match self.review_status(&image_review_spec(attributes, pod)).await {
             Ok(status) => status,
             Err(error) if self.default_allow => {
                 tracing::info!(%error, "a pod is allowed although the image policy webhook failed");
-                attributes.notes().annotate_audit(format!("{AUDIT}failed-open"), "true");
+                attributes.warnings().annotate_audit(format!("{AUDIT_KEY_PREFIX}failed-open"), "true");
                 return Ok(());
             }
             Err(error) => {
-                return Err(attributes.forbidden(pod, format!("Post {:?}: {error}", self.endpoint.url())));
+                return Err(attributes.new_forbidden(pod, format!("Post {:?}: {error}", self.endpoint.url())));
             }
         };
         let notes = meta::value_at(&status, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
         for (key, value) in notes {
-            attributes.notes().annotate_audit(format!("{AUDIT}{key}"), value.as_str().unwrap_or_default());
+            attributes
+                .warnings()
+                .annotate_audit(format!("{AUDIT_KEY_PREFIX}{key}"), value.as_str().unwrap_or_default());
         }
         match meta::string_at(&status, &["reason"]) {
             _ if is_allowed(&status) => Ok(()),
-            "" => Err(attributes.forbidden(pod, "one or more images rejected by webhook backend")),
+            "" => Err(attributes.new_forbidden(pod, "one or more images rejected by webhook backend")),
             reason => {
                 let why = format!("image policy webhook backend denied one or more images: {reason}");
-                Err(attributes.forbidden(pod, why))
+                Err(attributes.new_forbidden(pod, why))
             }
         }
     }
 }
 
 /// Builds the `ImageReview` spec: images, `image-policy.k8s.io` annotations and namespace.
-fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
+fn image_review_spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     let lists: &[&str] = if attributes.subresource() == EPHEMERAL {
         &["ephemeralContainers"]
     } else {
@@ -136,7 +138,7 @@ fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     let containers: Vec<Value> = containers.map(image).collect();
     let annotations =
         meta::value_at(pod, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten();
-    let annotations = annotations.filter(|(key, _)| key.contains(SHOWN));
+    let annotations = annotations.filter(|(key, _)| key.contains(ANNOTATION_KEY_PART));
     let annotations: Map<String, Value> = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
     let mut spec = json!({"containers": containers, "namespace": attributes.namespace()});
     if !annotations.is_empty() {
@@ -145,7 +147,7 @@ fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     spec
 }
 
-fn read(answer: &[u8]) -> Result<Value, http_client::HttpClientError> {
+fn parse_review_status(answer: &[u8]) -> Result<Value, http_client::HttpClientError> {
     let wrong = |why: String| http_client::HttpClientError::MalformedBody(why);
     let mut review: Value = serde_json::from_slice(answer).map_err(|error| wrong(error.to_string()))?;
     match meta::string_at(&review, &["kind"]) {
@@ -159,7 +161,7 @@ fn is_allowed(status: &Value) -> bool {
 }
 
 /// Constraints on a duration of the configuration, in nanoseconds.
-struct Time {
+struct DurationField {
     /// The unit of the configured number.
     unit: i64,
     /// Minimum and maximum.
@@ -169,7 +171,11 @@ struct Time {
 }
 
 /// Parses a duration field: -1 disables it, 0 selects the default.
-fn time(policy: &Value, name: &str, Time { unit, range: (least, most), usual }: Time) -> Result<Duration, String> {
+fn parse_duration_field(
+    policy: &Value,
+    name: &str,
+    DurationField { unit, range: (least, most), usual }: DurationField,
+) -> Result<Duration, PluginError> {
     let given = match meta::value_at(policy, &[name]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| format!("imagePolicy.{name}: {value} is not a whole number"))?,
@@ -180,8 +186,8 @@ fn time(policy: &Value, name: &str, Time { unit, range: (least, most), usual }: 
         given => {
             let nanos = given.saturating_mul(unit);
             if !(least..=most).contains(&nanos) {
-                let [least, most, nanos] = [least, most, nanos].map(duration::write);
-                return Err(format!("valid value is between {least} and {most}, got {nanos}"));
+                let [least, most, nanos] = [least, most, nanos].map(duration::format_duration);
+                return Err(format!("valid value is between {least} and {most}, got {nanos}").into());
             }
             nanos
         }
@@ -193,21 +199,26 @@ fn time(policy: &Value, name: &str, Time { unit, range: (least, most), usual }: 
 mod tests {
     use super::*;
 
-    fn check(config: Value, want: &str) {
-        let made = ImagePolicy::configured(Some(&json!({"imagePolicy": config})));
-        let said = made.err().unwrap_or_default();
-        assert!(said.starts_with(want), "{said}");
+    fn assert_config_error(config: Value, want: &str) {
+        let made = ImagePolicyWebhook::from_config(Some(&json!({"imagePolicy": config})));
+        let error = made.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.starts_with(want), "{error}");
     }
 
     #[test]
-    fn configurations_are_checked() {
-        assert_eq!(ImagePolicy::configured(None).err().unwrap_or_default(), "no config specified");
-        check(json!({"allowTTL": 1801}), "valid value is between 1s and 30m0s, got 30m1s");
-        check(json!({"denyTTL": -2}), "valid value is between 1s and 30m0s, got -2s");
-        check(json!({"retryBackoff": 300_001}), "valid value is between 1ns and 5m0s, got 5m0.001s");
-        check(json!({"allowTTL": i64::MAX}), "valid value is between 1s and 30m0s, got ");
-        check(json!({"allowTTL": "1m"}), "imagePolicy.allowTTL: \"1m\" is not a whole number");
-        check(json!({"defaultAllow": "yes"}), "imagePolicy.defaultAllow: \"yes\" is not true or false");
-        check(json!({"allowTTL": -1, "kubeConfigFile": "/nowhere"}), "imagePolicy.kubeConfigFile \"/nowhere\": ");
+    fn invalid_configuration_is_rejected() {
+        assert!(
+            matches!(ImagePolicyWebhook::from_config(None), Err(PluginError::Config(why)) if why == "no config specified")
+        );
+        assert_config_error(json!({"allowTTL": 1801}), "valid value is between 1s and 30m0s, got 30m1s");
+        assert_config_error(json!({"denyTTL": -2}), "valid value is between 1s and 30m0s, got -2s");
+        assert_config_error(json!({"retryBackoff": 300_001}), "valid value is between 1ns and 5m0s, got 5m0.001s");
+        assert_config_error(json!({"allowTTL": i64::MAX}), "valid value is between 1s and 30m0s, got ");
+        assert_config_error(json!({"allowTTL": "1m"}), "imagePolicy.allowTTL: \"1m\" is not a whole number");
+        assert_config_error(json!({"defaultAllow": "yes"}), "imagePolicy.defaultAllow: \"yes\" is not true or false");
+        assert_config_error(
+            json!({"allowTTL": -1, "kubeConfigFile": "/nowhere"}),
+            "imagePolicy.kubeConfigFile \"/nowhere\": ",
+        );
     }
 }

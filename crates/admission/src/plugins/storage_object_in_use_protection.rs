@@ -7,21 +7,21 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "StorageObjectInUseProtection",
-    on: true,
-    about: &[
-        ResourceRule::object("", "persistentvolumes", &[Operation::Create]),
-        ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create]),
-        ResourceRule::object("storage.k8s.io", "volumeattributesclasses", &[Operation::Create]),
+    enabled_by_default: true,
+    rules: &[
+        ResourceRule::for_object("", "persistentvolumes", &[Operation::Create]),
+        ResourceRule::for_object("", "persistentvolumeclaims", &[Operation::Create]),
+        ResourceRule::for_object("storage.k8s.io", "volumeattributesclasses", &[Operation::Create]),
     ],
-    make: |_| Ok(Box::new(StorageProtection)),
+    construct: |_| Ok(Box::new(StorageObjectInUseProtection)),
 };
 
-struct StorageProtection;
+struct StorageObjectInUseProtection;
 
 #[async_trait]
-impl Plugin for StorageProtection {
+impl Plugin for StorageObjectInUseProtection {
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let finalizer = match attributes.resource().name {
             "persistentvolumes" => "kubernetes.io/pv-protection",

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{AdmissionAttributes, Operation};
 
 /// Builds `CreateOptions` or `UpdateOptions` from the query; `DeleteOptions` come with the request.
-pub fn of(attributes: &AdmissionAttributes<'_>) -> Value {
+pub fn request_options(attributes: &AdmissionAttributes<'_>) -> Value {
     let kind = match attributes.operation {
         Operation::Connect => return Value::Null,
         Operation::Delete => return attributes.options.cloned().unwrap_or(Value::Null),

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of DefaultStorageClass.
-pub const STORAGE: PluginDescriptor = PluginDescriptor {
+pub const DEFAULT_STORAGE_CLASS: PluginDescriptor = PluginDescriptor {
     name: "DefaultStorageClass",
-    on: true,
-    about: &[ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create])],
-    make: |_| {
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object("", "persistentvolumeclaims", &[Operation::Create])],
+    construct: |_| {
         Ok(Box::new(DefaultClass {
             classes: ("storage.k8s.io", "v1", "storageclasses"),
             marks: &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
@@ -22,11 +22,11 @@ pub const STORAGE: PluginDescriptor = PluginDescriptor {
 };
 
 /// The descriptor of DefaultIngressClass.
-pub const INGRESS: PluginDescriptor = PluginDescriptor {
+pub const DEFAULT_INGRESS_CLASS: PluginDescriptor = PluginDescriptor {
     name: "DefaultIngressClass",
-    on: true,
-    about: &[ResourceRule::object("networking.k8s.io", "ingresses", &[Operation::Create])],
-    make: |_| {
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object("networking.k8s.io", "ingresses", &[Operation::Create])],
+    construct: |_| {
         Ok(Box::new(DefaultClass {
             classes: ("networking.k8s.io", "v1", "ingressclasses"),
             marks: &["ingressclass.kubernetes.io/is-default-class"],
@@ -55,7 +55,7 @@ impl Plugin for DefaultClass {
         if named {
             return Ok(());
         }
-        let mut classes = attributes.all(self.classes, "").await?;
+        let mut classes = attributes.list_objects(self.classes, "").await?;
         let marked = |class: &Value| {
             self.marks.iter().any(|mark| meta::string_at(class, &["metadata", "annotations", mark]) == "true")
         };

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{Value, meta, selector::LabelSelector, status::Status};
+use api::{
+    Value, meta,
+    selector::{LabelSelector, SelectorError},
+    status::Status,
+};
 use apiserver_core::{
     cache_index::{CacheIndex, Indexer},
     loopback,
@@ -11,47 +15,47 @@ use apiserver_core::{
 
 use super::{GROUP, params::ParamKind};
 use crate::{
-    AdmissionAttributes, PluginInit,
-    matching::{Asked, Invocation},
+    AdmissionAttributes, PluginError, PluginInit,
+    matching::{Invocation, MatchCriteria},
 };
 
 /// An index of policies that have bindings, built from the watch cache.
-pub struct Source<E> {
-    live: CacheIndex<Policies<E>>,
+pub struct PolicySource<E> {
+    index: CacheIndex<PolicyIndex<E>>,
 }
 
 /// A policy and its bindings.
-pub struct Hook<E> {
+pub struct PolicyHook<E> {
     /// The policy.
-    pub policy: Arc<Policy<E>>,
+    pub policy: Arc<CompiledPolicy<E>>,
     /// The bindings of the policy.
-    pub bindings: Vec<Arc<Binding>>,
+    pub bindings: Vec<Arc<PolicyBinding>>,
 }
 
 /// A compiled policy.
-pub struct Policy<E> {
+pub struct CompiledPolicy<E> {
     /// The policy's name.
     pub name: String,
     /// Its `matchConstraints`.
-    pub constraints: Constraints,
+    pub constraints: MatchConstraints,
     /// Its `paramKind`.
     pub params: Option<ParamKind>,
     /// Whether `failurePolicy` is `Ignore`.
     pub ignores_failure: bool,
     /// Whether `reinvocationPolicy` is `IfNeeded`.
-    pub again: bool,
+    pub reinvoke_if_needed: bool,
     /// Its compiled expressions.
     pub compiled: E,
 }
 
 /// A policy binding.
-pub struct Binding {
+pub struct PolicyBinding {
     /// The binding's name.
     pub name: String,
     /// The name of the policy.
     pub policy: String,
     /// `matchResources`, which narrow the policy's constraints; `None` matches all of them.
-    pub constraints: Option<Constraints>,
+    pub constraints: Option<MatchConstraints>,
     /// Its `paramRef`.
     pub params: Option<Value>,
     /// Its `validationActions`.
@@ -59,19 +63,19 @@ pub struct Binding {
 }
 
 /// Match criteria of a policy (`matchConstraints`) or binding (`matchResources`).
-pub struct Constraints {
+pub struct MatchConstraints {
     rules: Vec<Value>,
     excludes: Vec<Value>,
     equivalent: bool,
-    namespaces: Result<LabelSelector, String>,
-    objects: Result<LabelSelector, String>,
+    namespaces: Result<LabelSelector, SelectorError>,
+    objects: Result<LabelSelector, SelectorError>,
 }
 
-impl Constraints {
-    fn of(resources: &Value) -> Self {
+impl MatchConstraints {
+    fn from_match_resources(resources: &Value) -> Self {
         let selector = |field: &str| {
             let selector = meta::value_at(resources, &[field]).cloned().unwrap_or_else(|| serde_json::json!({}));
-            LabelSelector::from_object(&selector).map_err(|error| error.to_string())
+            LabelSelector::from_object(&selector)
         };
         Self {
             rules: meta::list_at(resources, &["resourceRules"]).to_vec(),
@@ -83,101 +87,106 @@ impl Constraints {
     }
 
     /// Matches a request; `None` if the constraints do not select it.
-    pub async fn about(
+    pub async fn match_request(
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
     ) -> Result<Option<Invocation>, Status> {
-        let asked = Asked {
+        let criteria = MatchCriteria {
             rules: (!self.rules.is_empty()).then_some(&self.rules),
-            excludes: &self.excludes,
+            exclude_rules: &self.excludes,
             equivalent: self.equivalent,
-            namespaces: &self.namespaces,
-            objects: &self.objects,
+            namespace_selector: &self.namespaces,
+            object_selector: &self.objects,
         };
-        asked.about(attributes, object).await
+        criteria.match_request(attributes, object).await
     }
 }
 
-impl Binding {
-    fn of(object: &Value) -> Self {
+impl PolicyBinding {
+    fn from_object(object: &Value) -> Self {
         let actions = meta::list_at(object, &["spec", "validationActions"]);
         Self {
             name: meta::name(object).to_owned(),
             policy: meta::string_at(object, &["spec", "policyName"]).to_owned(),
-            constraints: meta::value_at(object, &["spec", "matchResources"]).map(Constraints::of),
+            constraints: meta::value_at(object, &["spec", "matchResources"])
+                .map(MatchConstraints::from_match_resources),
             params: meta::value_at(object, &["spec", "paramRef"]).cloned(),
             actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         }
     }
 
     /// Whether the binding's `matchResources` select a request that matches its policy.
-    pub async fn is_about(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<bool, Status> {
+    pub async fn matches_request(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<bool, Status> {
         match &self.constraints {
             None => Ok(true),
-            Some(constraints) => Ok(constraints.about(attributes, object).await?.is_some()),
+            Some(constraints) => Ok(constraints.match_request(attributes, object).await?.is_some()),
         }
     }
 }
 
-impl<E: Send + Sync + 'static> Source<E> {
+impl<E: Send + Sync + 'static> PolicySource<E> {
     /// Indexes policies and bindings; `resources` names them in that order.
-    pub fn new(parts: &PluginInit<'_>, resources: [&'static str; 2], compile: fn(&Value) -> E) -> Result<Self, String> {
-        let row = |name: &str| loopback::find_resource(GROUP, "v1", name).map_err(|status| status.message);
-        let rows = [row(resources[0])?, row(resources[1])?];
-        let view = Policies {
+    pub fn new(
+        init: &PluginInit<'_>,
+        resources: [&'static str; 2],
+        compile: fn(&Value) -> E,
+    ) -> Result<Self, PluginError> {
+        let find_resource = |name: &str| loopback::find_resource(GROUP, "v1", name);
+        let indexed = [find_resource(resources[0])?, find_resource(resources[1])?];
+        let policies = PolicyIndex {
             compile,
             resource: resources[0],
             policies: BTreeMap::new(),
             bindings: BTreeMap::new(),
             hooks: Arc::default(),
         };
-        let live = CacheIndex::new(parts.cache, &rows, view).map_err(|error| error.to_string())?;
-        Ok(Self { live })
+        let index = CacheIndex::new(init.cache, &indexed, policies)?;
+        Ok(Self { index })
     }
 
     /// Whether no policy has a binding.
     pub fn is_empty(&self) -> bool {
-        self.live.read(|policies| policies.hooks.is_empty())
+        self.index.read(|policies| policies.hooks.is_empty())
     }
 
     /// Returns all policies with their bindings.
-    pub fn hooks(&self) -> Arc<Vec<Hook<E>>> {
-        self.live.read(|policies| policies.hooks.clone())
+    pub fn hooks(&self) -> Arc<Vec<PolicyHook<E>>> {
+        self.index.read(|policies| policies.hooks.clone())
     }
 }
 
-struct Policies<E> {
+struct PolicyIndex<E> {
     compile: fn(&Value) -> E,
     resource: &'static str,
-    policies: BTreeMap<String, Arc<Policy<E>>>,
-    bindings: BTreeMap<String, Arc<Binding>>,
-    hooks: Arc<Vec<Hook<E>>>,
+    policies: BTreeMap<String, Arc<CompiledPolicy<E>>>,
+    bindings: BTreeMap<String, Arc<PolicyBinding>>,
+    hooks: Arc<Vec<PolicyHook<E>>>,
 }
 
-impl<E: Send + Sync + 'static> Indexer for Policies<E> {
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
-        let name = place.name.to_owned();
-        if place.resource.name != self.resource {
-            self.bindings.insert(name, Arc::new(Binding::of(object)));
+impl<E: Send + Sync + 'static> Indexer for PolicyIndex<E> {
+    fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value) {
+        let name = key.name.to_owned();
+        if key.resource.name != self.resource {
+            self.bindings.insert(name, Arc::new(PolicyBinding::from_object(object)));
             return;
         }
-        let policy = Policy {
+        let policy = CompiledPolicy {
             name: name.clone(),
-            constraints: Constraints::of(&object["spec"]["matchConstraints"]),
-            params: ParamKind::of(object),
+            constraints: MatchConstraints::from_match_resources(&object["spec"]["matchConstraints"]),
+            params: ParamKind::from_policy(object),
             ignores_failure: meta::string_at(object, &["spec", "failurePolicy"]) == "Ignore",
-            again: meta::string_at(object, &["spec", "reinvocationPolicy"]) == "IfNeeded",
+            reinvoke_if_needed: meta::string_at(object, &["spec", "reinvocationPolicy"]) == "IfNeeded",
             compiled: (self.compile)(object),
         };
         self.policies.insert(name, Arc::new(policy));
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        if place.resource.name == self.resource {
-            self.policies.remove(place.name);
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        if key.resource.name == self.resource {
+            self.policies.remove(key.name);
         } else {
-            self.bindings.remove(place.name);
+            self.bindings.remove(key.name);
         }
     }
 
@@ -187,10 +196,10 @@ impl<E: Send + Sync + 'static> Indexer for Policies<E> {
     }
 
     fn rebuild(&mut self) {
-        let bound = |policy: &Arc<Policy<E>>| {
+        let bound = |policy: &Arc<CompiledPolicy<E>>| {
             let bindings = self.bindings.values().filter(|binding| binding.policy == policy.name).cloned();
-            let bindings: Vec<Arc<Binding>> = bindings.collect();
-            (!bindings.is_empty()).then(|| Hook { policy: policy.clone(), bindings })
+            let bindings: Vec<Arc<PolicyBinding>> = bindings.collect();
+            (!bindings.is_empty()).then(|| PolicyHook { policy: policy.clone(), bindings })
         };
         self.hooks = Arc::new(self.policies.values().filter_map(bound).collect());
     }

@@ -7,42 +7,42 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodResizeValidator",
-    on: true,
-    about: &[ResourceRule { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] }],
-    make: |_| Ok(Box::new(PodResize)),
+    enabled_by_default: true,
+    rules: &[ResourceRule { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] }],
+    construct: |_| Ok(Box::new(PodResizeValidator)),
 };
 
-struct PodResize;
+struct PodResizeValidator;
 
 #[async_trait]
-impl Plugin for PodResize {
+impl Plugin for PodResizeValidator {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         let name = meta::string_at(pod, &["spec", "nodeName"]);
         let generation = |pod: &Value| meta::integer_at(pod, &["metadata", "generation"]);
         if name.is_empty() || attributes.old.is_some_and(|old| generation(old) == generation(pod)) {
             return Ok(());
         }
-        let Some(node) = attributes.find(("", "v1", "nodes"), "", name).await? else {
-            return Err(attributes.forbidden(pod, format!("node {name:?} not found")));
+        let Some(node) = attributes.get_object(("", "v1", "nodes"), "", name).await? else {
+            return Err(attributes.new_forbidden(pod, format!("node {name:?} not found")));
         };
         let os = meta::string_at(&node, &["metadata", "labels", "kubernetes.io/os"]);
         if !matches!(os, "" | "linux") {
             let why = format!("pod resize is only supported on linux nodes, node {name:?} is {os:?}");
-            return Err(refused(attributes, pod, &why, "UnsupportedPlatform"));
+            return Err(new_infeasible_error(attributes, pod, &why, "UnsupportedPlatform"));
         }
-        match lacking(pod, &node).as_slice() {
+        match insufficient_resources(pod, &node).as_slice() {
             [] => Ok(()),
-            parts => {
-                let why = format!("node didn't have enough allocatable resources: {}", parts.join("; "));
-                Err(refused(attributes, pod, &why, "NodeCapacity"))
+            init => {
+                let why = format!("node didn't have enough allocatable resources: {}", init.join("; "));
+                Err(new_infeasible_error(attributes, pod, &why, "NodeCapacity"))
             }
         }
     }
 }
 
-fn lacking(pod: &Value, node: &Value) -> Vec<String> {
+fn insufficient_resources(pod: &Value, node: &Value) -> Vec<String> {
     let mut asked = resource_list::pod_resources(pod, "requests");
     resource_list::add_resources(
         &mut asked,
@@ -50,20 +50,20 @@ fn lacking(pod: &Value, node: &Value) -> Vec<String> {
     );
     let has = resource_list::parse_resource_list(meta::value_at(node, &["status", "allocatable"]));
     let amount = |list: &resource_list::ResourceList, name: &str| list.get(name).copied().unwrap_or(Quantity::ZERO);
-    let mut parts = Vec::new();
+    let mut init = Vec::new();
     let (asked_cpu, has_cpu) = (amount(&asked, "cpu"), amount(&has, "cpu"));
     if asked_cpu > has_cpu {
-        parts.push(format!("cpu, requested: {}, allocatable: {}", asked_cpu.millis(), has_cpu.millis()));
+        init.push(format!("cpu, requested: {}, allocatable: {}", asked_cpu.milli_value(), has_cpu.milli_value()));
     }
     let (asked_memory, has_memory) = (amount(&asked, "memory"), amount(&has, "memory"));
     if asked_memory > has_memory {
-        parts.push(format!("memory, requested: {}, allocatable: {}", asked_memory.value(), has_memory.value()));
+        init.push(format!("memory, requested: {}, allocatable: {}", asked_memory.value(), has_memory.value()));
     }
-    parts
+    init
 }
 
-fn refused(attributes: &AdmissionAttributes<'_>, pod: &Value, why: &str, reason: &str) -> Status {
-    let mut status = attributes.forbidden(pod, why);
+fn new_infeasible_error(attributes: &AdmissionAttributes<'_>, pod: &Value, why: &str, reason: &str) -> Status {
+    let mut status = attributes.new_forbidden(pod, why);
     if let Some(details) = &mut status.details {
         details["causes"] = json!([{"reason": reason}]);
     }

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use apiserver_core::metrics::{MetricsPage, family::HistogramFamily};
 
-const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+const LATENCY_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 /// Latency buckets of webhook calls, in seconds; wider than those of plug-ins.
-const CALLS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+const WEBHOOK_LATENCY_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
 /// A timed admission step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Step {
+pub struct AdmissionStep {
     /// The operation, such as `CREATE`.
     pub operation: &'static str,
     /// The phase: `admit` or `validate`.
@@ -18,62 +18,62 @@ pub struct Step {
 }
 
 /// A finished step and whether it was rejected.
-type Ended = (Step, bool);
+type FinishedStep = (AdmissionStep, bool);
 
 /// The admission latency histograms.
-pub struct Times {
-    steps: HistogramFamily<Ended>,
-    plugins: HistogramFamily<(&'static str, Ended)>,
-    hooks: HistogramFamily<(String, Ended)>,
+pub struct AdmissionMetrics {
+    steps: HistogramFamily<FinishedStep>,
+    plugins: HistogramFamily<(&'static str, FinishedStep)>,
+    hooks: HistogramFamily<(String, FinishedStep)>,
 }
 
-impl Default for Times {
+impl Default for AdmissionMetrics {
     fn default() -> Self {
         Self {
-            steps: HistogramFamily::new(SECONDS, 1e-6),
-            plugins: HistogramFamily::new(SECONDS, 1e-6),
-            hooks: HistogramFamily::new(CALLS, 1e-6),
+            steps: HistogramFamily::new(LATENCY_BUCKETS, 1e-6),
+            plugins: HistogramFamily::new(LATENCY_BUCKETS, 1e-6),
+            hooks: HistogramFamily::new(WEBHOOK_LATENCY_BUCKETS, 1e-6),
         }
     }
 }
 
-impl Times {
+impl AdmissionMetrics {
     /// Records a phase of the whole chain.
-    pub fn step(&self, step: Step, rejected: bool, began: Instant) {
-        self.steps.observe(&(step, rejected), micros(began));
+    pub fn observe_step(&self, step: AdmissionStep, rejected: bool, began: Instant) {
+        self.steps.observe(&(step, rejected), elapsed_micros(began));
     }
 
     /// Records a plug-in call.
-    pub fn plugin(&self, name: &'static str, step: Step, rejected: bool, began: Instant) {
-        self.plugins.observe(&(name, (step, rejected)), micros(began));
+    pub fn observe_plugin(&self, name: &'static str, step: AdmissionStep, rejected: bool, began: Instant) {
+        self.plugins.observe(&(name, (step, rejected)), elapsed_micros(began));
     }
 
     /// Records a webhook call.
-    pub fn hook(&self, name: &str, step: Step, rejected: bool, began: Instant) {
-        self.hooks.observe(&(name.to_owned(), (step, rejected)), micros(began));
+    pub fn observe_webhook(&self, name: &str, step: AdmissionStep, rejected: bool, began: Instant) {
+        self.hooks.observe(&(name.to_owned(), (step, rejected)), elapsed_micros(began));
     }
 
     /// Writes all histograms to a metrics page.
-    pub fn write(&self, page: &mut MetricsPage) {
-        let named = |name: &str, ended: &Ended| format!("name={name:?},{}", labels(ended));
+    pub fn write_page(&self, page: &mut MetricsPage) {
+        let named = |name: &str, ended: &FinishedStep| format!("name={name:?},{}", step_labels(ended));
         page.write_histograms(
             "apiserver_admission_controller_admission_duration_seconds",
             PLUGINS,
             &self.plugins,
             |key| named(key.0, &key.1),
         );
-        page.write_histograms("apiserver_admission_step_admission_duration_seconds", STEPS, &self.steps, labels);
+        page.write_histograms("apiserver_admission_step_admission_duration_seconds", STEPS, &self.steps, step_labels);
         page.write_histograms("apiserver_admission_webhook_admission_duration_seconds", HOOKS, &self.hooks, |key| {
             named(&key.0, &key.1)
         });
     }
 }
 
-fn labels((Step { operation, kind }, rejected): &Ended) -> String {
+fn step_labels((AdmissionStep { operation, kind }, rejected): &FinishedStep) -> String {
     format!("operation={operation:?},rejected=\"{rejected}\",type={kind:?}")
 }
 
-fn micros(began: Instant) -> u64 {
+fn elapsed_micros(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 

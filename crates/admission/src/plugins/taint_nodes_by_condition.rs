@@ -7,20 +7,20 @@ use serde_json::json;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "TaintNodesByCondition",
-    on: true,
-    about: &[ResourceRule::object("", "nodes", &[Operation::Create])],
-    make: |_| Ok(Box::new(TaintNodes)),
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object("", "nodes", &[Operation::Create])],
+    construct: |_| Ok(Box::new(TaintNodesByCondition)),
 };
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-struct TaintNodes;
+struct TaintNodesByCondition;
 
 #[async_trait]
-impl Plugin for TaintNodes {
+impl Plugin for TaintNodesByCondition {
     async fn admit(&self, _: &AdmissionAttributes<'_>, node: &mut Value) -> Result<(), Status> {
         let taints = meta::field_mut(node, "spec").entry("taints").or_insert_with(|| json!([]));
         let Some(taints) = taints.as_array_mut() else { return Ok(()) };

@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "Priority",
-    on: true,
-    about: &[
-        ResourceRule::object("", "pods", &[Operation::Create, Operation::Update]),
-        ResourceRule::object(GROUP, "priorityclasses", &[Operation::Create, Operation::Update]),
+    enabled_by_default: true,
+    rules: &[
+        ResourceRule::for_object("", "pods", Operation::WRITES),
+        ResourceRule::for_object(GROUP, "priorityclasses", Operation::WRITES),
     ],
-    make: |_| Ok(Box::new(Priority)),
+    construct: |_| Ok(Box::new(Priority)),
 };
 
 const GROUP: &str = "scheduling.k8s.io";
@@ -25,31 +25,31 @@ struct Priority;
 #[async_trait]
 impl Plugin for Priority {
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
-        match (attributes.is_of("", "pods"), attributes.old) {
+        match (attributes.targets_resource("", "pods"), attributes.old) {
             (false, _) => Ok(()),
             (true, Some(old)) => {
-                kept(pod, old);
+                keep_old_priority(pod, old);
                 Ok(())
             }
             (true, None) => {
-                let class = class_of(attributes, pod).await?;
-                let computed = Computed::of(class.as_ref());
-                computed.set(attributes, pod)
+                let class = priority_class(attributes, pod).await?;
+                let computed = ComputedPriority::from_class(class.as_ref());
+                computed.apply(attributes, pod)
             }
         }
     }
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, class: &Value) -> Result<(), Status> {
-        if !attributes.is_of(GROUP, "priorityclasses") || class["globalDefault"] != true {
+        if !attributes.targets_resource(GROUP, "priorityclasses") || class["globalDefault"] != true {
             return Ok(());
         }
-        match default_class(attributes).await? {
+        match default_priority_class(attributes).await? {
             Some(other) if attributes.operation == Operation::Create || meta::name(&other) != meta::name(class) => {
                 let why = format!(
                     "PriorityClass {} is already marked as default. Only one default can exist",
                     meta::name(&other)
                 );
-                Err(attributes.forbidden(class, why))
+                Err(attributes.new_forbidden(class, why))
             }
             _ => Ok(()),
         }
@@ -57,7 +57,7 @@ impl Plugin for Priority {
 }
 
 /// Keeps the priority fields of the old pod where an update omits them, as older clients do.
-fn kept(pod: &mut Value, old: &Value) {
+fn keep_old_priority(pod: &mut Value, old: &Value) {
     let spec = meta::field_mut(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
         if let (None, Some(value)) = (spec.get(field), meta::value_at(old, &["spec", field])) {
@@ -66,32 +66,32 @@ fn kept(pod: &mut Value, old: &Value) {
     }
 }
 
-async fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
+async fn priority_class(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
     let name = meta::string_at(pod, &["spec", "priorityClassName"]);
     if name.is_empty() {
-        return default_class(attributes).await;
+        return default_priority_class(attributes).await;
     }
-    match attributes.find(CLASSES, "", name).await? {
-        None => Err(attributes.forbidden(pod, format!("no PriorityClass with name {name} was found"))),
+    match attributes.get_object(CLASSES, "", name).await? {
+        None => Err(attributes.new_forbidden(pod, format!("no PriorityClass with name {name} was found"))),
         found => Ok(found),
     }
 }
 
 /// The global default class; of several, the one with the lowest value.
-async fn default_class(attributes: &AdmissionAttributes<'_>) -> Result<Option<Value>, Status> {
-    let classes = attributes.all(CLASSES, "").await?;
+async fn default_priority_class(attributes: &AdmissionAttributes<'_>) -> Result<Option<Value>, Status> {
+    let classes = attributes.list_objects(CLASSES, "").await?;
     let defaults = classes.into_iter().filter(|class| class["globalDefault"] == true);
     Ok(defaults.min_by_key(|class| meta::integer_at(class, &["value"])))
 }
 
-struct Computed<'a> {
+struct ComputedPriority<'a> {
     class: &'a str,
     priority: i64,
     policy: &'a str,
 }
 
-impl<'a> Computed<'a> {
-    fn of(class: Option<&'a Value>) -> Self {
+impl<'a> ComputedPriority<'a> {
+    fn from_class(class: Option<&'a Value>) -> Self {
         match class {
             None => Self { class: "", priority: 0, policy: PREEMPT },
             Some(class) => Self {
@@ -102,7 +102,7 @@ impl<'a> Computed<'a> {
         }
     }
 
-    fn set(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    fn apply(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let given = meta::value_at(pod, &["spec", "priority"]).and_then(Value::as_i64);
         if let Some(given) = given.filter(|given| *given != self.priority) {
             let why = format!(
@@ -110,7 +110,7 @@ impl<'a> Computed<'a> {
                  computed {} from the given PriorityClass name",
                 self.priority
             );
-            return Err(attributes.forbidden(pod, why));
+            return Err(attributes.new_forbidden(pod, why));
         }
         let given = meta::string_at(pod, &["spec", "preemptionPolicy"]);
         if !self.policy.is_empty() && !given.is_empty() && given != self.policy {
@@ -119,7 +119,7 @@ impl<'a> Computed<'a> {
                  controller computed {} from the given PriorityClass name",
                 self.policy
             );
-            return Err(attributes.forbidden(pod, why));
+            return Err(attributes.new_forbidden(pod, why));
         }
         let spec = meta::field_mut(pod, "spec");
         for (field, text) in [("priorityClassName", self.class), ("preemptionPolicy", self.policy)] {

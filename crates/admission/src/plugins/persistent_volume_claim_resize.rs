@@ -6,19 +6,19 @@ use async_trait::async_trait;
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The descriptor of the plug-in.
-pub const ROW: PluginDescriptor = PluginDescriptor {
+pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PersistentVolumeClaimResize",
-    on: true,
-    about: &[ResourceRule::object("", "persistentvolumeclaims", &[Operation::Update])],
-    make: |_| Ok(Box::new(ClaimResize)),
+    enabled_by_default: true,
+    rules: &[ResourceRule::for_object("", "persistentvolumeclaims", &[Operation::Update])],
+    construct: |_| Ok(Box::new(PersistentVolumeClaimResize)),
 };
 
 const ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-struct ClaimResize;
+struct PersistentVolumeClaimResize;
 
 #[async_trait]
-impl Plugin for ClaimResize {
+impl Plugin for PersistentVolumeClaimResize {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, claim: &Value) -> Result<(), Status> {
         let Some(old) = attributes.old else { return Ok(()) };
         let size =
@@ -27,27 +27,31 @@ impl Plugin for ClaimResize {
             return Ok(());
         }
         if meta::string_at(old, &["status", "phase"]) != "Bound" {
-            return Err(attributes.forbidden(claim, "Only bound persistent volume claims can be expanded"));
+            return Err(attributes.new_forbidden(claim, "Only bound persistent volume claims can be expanded"));
         }
-        if !grows(attributes, class(claim), class(old)).await? {
+        if !allows_volume_expansion(attributes, claim_storage_class(claim), claim_storage_class(old)).await? {
             let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
                        support resize";
-            return Err(attributes.forbidden(claim, why));
+            return Err(attributes.new_forbidden(claim, why));
         }
         Ok(())
     }
 }
 
-async fn grows(attributes: &AdmissionAttributes<'_>, class: &str, before: &str) -> Result<bool, Status> {
+async fn allows_volume_expansion(
+    attributes: &AdmissionAttributes<'_>,
+    class: &str,
+    before: &str,
+) -> Result<bool, Status> {
     if class.is_empty() || class != before {
         return Ok(false);
     }
-    let class = attributes.find(("storage.k8s.io", "v1", "storageclasses"), "", class).await?;
+    let class = attributes.get_object(("storage.k8s.io", "v1", "storageclasses"), "", class).await?;
     Ok(class.is_some_and(|class| class["allowVolumeExpansion"] == true))
 }
 
 /// The storage class of a claim; the legacy beta annotation takes precedence.
-fn class(claim: &Value) -> &str {
+fn claim_storage_class(claim: &Value) -> &str {
     match meta::string_at(claim, &["metadata", "annotations", ANNOTATION]) {
         "" => meta::string_at(claim, &["spec", "storageClassName"]),
         class => class,

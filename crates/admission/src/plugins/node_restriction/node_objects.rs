@@ -2,143 +2,143 @@
 
 use api::{Value, meta, status::Status};
 
-use super::Request;
+use super::NodeRequest;
 use crate::{Operation, certificate_request};
 
 const LEASES: &str = "kube-node-lease";
 /// Claim status fields that a kubelet may change.
-const REPORTED: &[&str] = &["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"];
+const KUBELET_CLAIM_FIELDS: &[&str] = &["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"];
 const SIGNERS: &[&str] = &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 /// Checks a write to a PersistentVolumeClaim.
-pub fn claim(request: &Request<'_>) -> Result<(), Status> {
+pub fn check_claim(request: &NodeRequest<'_>) -> Result<(), Status> {
     let attributes = request.attributes;
     if attributes.subresource() != "status" {
-        return request.refuse("may only update PVC status");
+        return request.deny("may only update PVC status");
     }
     let Some(old) = attributes.old.filter(|_| attributes.operation == Operation::Update) else {
-        return request.unexpected();
+        return request.deny_operation();
     };
-    let (before, after) = (unreported(old), unreported(request.object));
+    let (before, after) = (without_kubelet_fields(old), without_kubelet_fields(request.object));
     if before != after {
         let why = format!(
             "node {:?} is not allowed to update fields other than status.quantity and status.conditions: {}",
             request.node,
-            difference(&before, &after)
+            format_difference(&before, &after)
         );
-        return request.refuse(why);
+        return request.deny(why);
     }
     Ok(())
 }
 
-fn unreported(claim: &Value) -> Value {
+fn without_kubelet_fields(claim: &Value) -> Value {
     let mut claim = claim.clone();
     let status = meta::field_mut(&mut claim, "status");
-    REPORTED.iter().for_each(|field| drop(status.remove(*field)));
+    KUBELET_CLAIM_FIELDS.iter().for_each(|field| drop(status.remove(*field)));
     let metadata = meta::metadata_mut(&mut claim);
     ["resourceVersion", "managedFields"].iter().for_each(|field| drop(metadata.remove(*field)));
     claim
 }
 
 /// Formats the top-level fields that differ, before and after.
-fn difference(before: &Value, after: &Value) -> String {
+fn format_difference(before: &Value, after: &Value) -> String {
     let fields = ["metadata", "spec", "status"].into_iter().filter(|field| before[*field] != after[*field]);
     fields.map(|field| format!("{field}: {} -> {}", before[field], after[field])).collect::<Vec<_>>().join(", ")
 }
 
 /// Checks a write to a lease.
-pub fn lease(request: &Request<'_>) -> Result<(), Status> {
+pub fn check_lease(request: &NodeRequest<'_>) -> Result<(), Status> {
     if request.attributes.namespace() != LEASES {
-        return request.refuse(format!("can only access leases in the {LEASES:?} system namespace"));
+        return request.deny(format!("can only access leases in the {LEASES:?} system namespace"));
     }
-    own_name(request, "node lease")
+    check_own_name(request, "node lease")
 }
 
 /// Checks a write to a CSINode.
-pub fn csi_node(request: &Request<'_>) -> Result<(), Status> {
-    own_name(request, "CSINode")
+pub fn check_csi_node(request: &NodeRequest<'_>) -> Result<(), Status> {
+    check_own_name(request, "CSINode")
 }
 
-fn own_name(request: &Request<'_>, what: &str) -> Result<(), Status> {
-    if request.attributes.name(request.object) != request.node {
-        return request.refuse(format!("can only access {what} with the same name as the requesting node"));
+fn check_own_name(request: &NodeRequest<'_>, what: &str) -> Result<(), Status> {
+    if request.attributes.object_name(request.object) != request.node {
+        return request.deny(format!("can only access {what} with the same name as the requesting node"));
     }
     Ok(())
 }
 
 /// Checks a write to a ResourceSlice.
-pub fn resource_slice(request: &Request<'_>) -> Result<(), Status> {
+pub fn check_resource_slice(request: &NodeRequest<'_>) -> Result<(), Status> {
     let (slice, verb) = match (request.attributes.operation, request.attributes.old) {
         (Operation::Create, _) => (request.object, "create"),
         (Operation::Delete, Some(old)) => (old, "delete"),
         _ => return Ok(()),
     };
     if meta::string_at(slice, &["spec", "nodeName"]) != request.node {
-        return request.refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"));
+        return request.deny(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"));
     }
     Ok(())
 }
 
 /// Checks a CertificateSigningRequest of a node.
-pub fn signing_request(request: &Request<'_>) -> Result<(), Status> {
+pub fn check_signing_request(request: &NodeRequest<'_>) -> Result<(), Status> {
     let signer = meta::string_at(request.object, &["spec", "signerName"]);
     if request.attributes.operation != Operation::Create || !SIGNERS.contains(&signer) {
         return Ok(());
     }
     let wanted = format!("system:node:{}", request.node);
-    match certificate_request::subject(request.object) {
-        Err(why) => request.refuse(format!("unable to parse csr: {why}")),
+    match certificate_request::parse_request_subject(request.object) {
+        Err(why) => request.deny(format!("unable to parse csr: {why}")),
         Ok(subject) if subject.common_name != wanted => {
-            request.refuse(format!("can only create a node CSR with CN={wanted}"))
+            request.deny(format!("can only create a node CSR with CN={wanted}"))
         }
         Ok(_) => Ok(()),
     }
 }
 
 /// Checks a PodCertificateRequest.
-pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
+pub async fn check_pod_certificate_request(request: &NodeRequest<'_>) -> Result<(), Status> {
     let attributes = request.attributes;
     if attributes.operation != Operation::Create {
-        return request.refuse(format!("unexpected operation {}", attributes.operation.name()));
+        return request.deny(format!("unexpected operation {}", attributes.operation.name()));
     }
     if !attributes.subresource().is_empty() {
-        return request.refuse(format!("unexpected subresource {}", attributes.subresource()));
+        return request.deny(format!("unexpected subresource {}", attributes.subresource()));
     }
     let spec = |field: &str| meta::string_at(request.object, &["spec", field]);
     if spec("nodeName") != request.node {
-        return request.refuse(format!(
+        return request.deny(format!(
             "PodCertificateRequest.Spec.NodeName={:?}, which is not the requesting node {:?}",
             spec("nodeName"),
             request.node
         ));
     }
-    let pod = request.pod(spec("podName")).await?;
+    let pod = request.get_pod(spec("podName")).await?;
     let named = format!("{}/{}", attributes.namespace(), spec("podName"));
     if meta::string_at(&pod, &["spec", "nodeName"]) != request.node {
-        return request.refuse(format!(
+        return request.deny(format!(
             "pod {named:?} is not running on node {:?} named in the PodCertificateRequest",
             request.node
         ));
     }
-    if crate::pod::is_mirror(&pod) {
-        return request.refuse(format!("pod {named:?} is a mirror pod"));
+    if crate::pod::is_mirror_pod(&pod) {
+        return request.deny(format!("pod {named:?} is a mirror pod"));
     }
     let account = meta::string_at(&pod, &["spec", "serviceAccountName"]);
     if spec("serviceAccountName") != account {
-        return request.refuse(format!(
+        return request.deny(format!(
             "PodCertificateRequest for pod {named:?} contains serviceAccountName ({:?}) that differs from running pod ({account:?})",
             spec("serviceAccountName")
         ));
     }
-    identities(request, &pod, account).await
+    check_uids(request, &pod, account).await
 }
 
 /// Checks that the UIDs of node, pod and service account match the existing objects.
-async fn identities(request: &Request<'_>, pod: &Value, account: &str) -> Result<(), Status> {
+async fn check_uids(request: &NodeRequest<'_>, pod: &Value, account: &str) -> Result<(), Status> {
     let attributes = request.attributes;
     let spec = |field: &str| meta::string_at(request.object, &["spec", field]);
-    let node = attributes.find(("", "v1", "nodes"), "", request.node).await?.unwrap_or_default();
-    let account = attributes.find(("", "v1", "serviceaccounts"), attributes.namespace(), account).await?;
+    let node = attributes.get_object(("", "v1", "nodes"), "", request.node).await?.unwrap_or_default();
+    let account = attributes.get_object(("", "v1", "serviceaccounts"), attributes.namespace(), account).await?;
     let account = account.unwrap_or_default();
     let named = format!("{}/{}", attributes.namespace(), spec("podName"));
     let other = |field: &str, object: &Value| spec(field) != meta::uid(object);

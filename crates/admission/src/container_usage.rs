@@ -15,11 +15,11 @@ const MAX_SAMPLES: usize = 2_000;
 /// Maximum number of series: image and namespace pairs.
 const MAX_SERIES: usize = 4_096;
 /// Maximum age of a sample.
-const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_SAMPLE_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The measured compute resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ComputeResource {
     /// CPU in millicores.
     Cpu,
     /// Memory in bytes.
@@ -28,7 +28,7 @@ pub enum Kind {
 
 /// One usage sample of a container. A value that is not known yet is `None`.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct UsageSample {
     /// The time of the sample.
     pub at: Instant,
     /// CPU in millicores.
@@ -39,7 +39,7 @@ pub struct Sample {
 
 /// A query for samples.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct UsageQuery<'a> {
     /// The image, with its tag if `exact` is set.
     pub image: &'a str,
     /// Whether the tag must match.
@@ -52,26 +52,26 @@ pub struct Wanted<'a> {
 
 /// All recorded samples.
 #[derive(Default)]
-pub struct Usage(Mutex<HashMap<Series, VecDeque<Sample>>>);
+pub struct ContainerUsage(Mutex<HashMap<SeriesKey, VecDeque<UsageSample>>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Series {
+struct SeriesKey {
     namespace: String,
     image: String,
 }
 
-impl Usage {
+impl ContainerUsage {
     /// Records a sample.
-    pub fn record(&self, namespace: &str, image: &str, sample: Sample) {
+    pub fn record_sample(&self, namespace: &str, image: &str, sample: UsageSample) {
         let mut all = self.lock();
-        let series = Series { namespace: namespace.to_owned(), image: image.to_owned() };
+        let series = SeriesKey { namespace: namespace.to_owned(), image: image.to_owned() };
         if all.len() >= MAX_SERIES && !all.contains_key(&series) {
-            let newest = |samples: &VecDeque<Sample>| samples.back().map(|sample| sample.at);
+            let newest = |samples: &VecDeque<UsageSample>| samples.back().map(|sample| sample.at);
             let oldest = all.iter().min_by_key(|(_, samples)| newest(samples)).map(|(series, _)| series.clone());
             oldest.map(|oldest| all.remove(&oldest));
         }
         let samples = all.entry(series).or_default();
-        let old = |first: &Sample| sample.at.saturating_duration_since(first.at) > MONTH;
+        let old = |first: &UsageSample| sample.at.saturating_duration_since(first.at) > MAX_SAMPLE_AGE;
         while samples.len() >= MAX_SAMPLES || samples.front().is_some_and(old) {
             samples.pop_front();
         }
@@ -79,13 +79,19 @@ impl Usage {
     }
 
     /// The usage at a percentile and the number of samples; `None` without samples.
-    pub fn percentile(&self, kind: Kind, percent: u64, wanted: Wanted<'_>, now: Instant) -> Option<(u64, usize)> {
+    pub fn percentile(
+        &self,
+        kind: ComputeResource,
+        percent: u64,
+        wanted: UsageQuery<'_>,
+        now: Instant,
+    ) -> Option<(u64, usize)> {
         let all = self.lock();
-        let chosen = all.iter().filter(|(series, _)| wanted.includes(series)).flat_map(|(_, samples)| samples);
+        let chosen = all.iter().filter(|(series, _)| wanted.matches_series(series)).flat_map(|(_, samples)| samples);
         let recent = chosen.filter(|sample| now.saturating_duration_since(sample.at) <= wanted.within);
-        let value = |sample: &Sample| match kind {
-            Kind::Cpu => sample.cpu,
-            Kind::Memory => sample.memory,
+        let value = |sample: &UsageSample| match kind {
+            ComputeResource::Cpu => sample.cpu,
+            ComputeResource::Memory => sample.memory,
         };
         let mut values: Vec<u64> = recent.filter_map(value).collect();
         values.sort_unstable();
@@ -93,20 +99,20 @@ impl Usage {
         values.get(at.min(values.len().checked_sub(1)?)).map(|value| (*value, values.len()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Series, VecDeque<Sample>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SeriesKey, VecDeque<UsageSample>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wanted<'_> {
-    fn includes(&self, series: &Series) -> bool {
-        let image = if self.exact { series.image.as_str() } else { untagged(&series.image) };
+impl UsageQuery<'_> {
+    fn matches_series(&self, series: &SeriesKey) -> bool {
+        let image = if self.exact { series.image.as_str() } else { strip_image_tag(&series.image) };
         image == self.image && self.namespace.is_none_or(|namespace| namespace == series.namespace)
     }
 }
 
 /// Strips the tag or digest of an image reference; a registry port is kept.
-pub fn untagged(image: &str) -> &str {
+pub fn strip_image_tag(image: &str) -> &str {
     let name = image.rfind('/').map_or(0, |slash| slash + 1);
     image[name..].find([':', '@']).map_or(image, |end| &image[..name + end])
 }
@@ -116,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_have_tags() {
+    fn image_tag_and_digest_are_stripped() {
         for (image, want) in [
             ("nginx", "nginx"),
             ("nginx:1", "nginx"),
@@ -124,39 +130,39 @@ mod tests {
             ("r:5000/a:1", "r:5000/a"),
             ("a@sha256:1", "a"),
         ] {
-            assert_eq!(untagged(image), want);
+            assert_eq!(strip_image_tag(image), want);
         }
     }
 
     #[test]
-    fn percentiles_are_of_what_is_asked_for() {
-        let (usage, now) = (Usage::default(), Instant::now());
+    fn percentile_counts_only_matching_samples() {
+        let (usage, now) = (ContainerUsage::default(), Instant::now());
         for value in 1..=100 {
-            usage.record("a", "i:1", Sample { at: now, cpu: Some(value), memory: None });
+            usage.record_sample("a", "i:1", UsageSample { at: now, cpu: Some(value), memory: None });
         }
-        usage.record("b", "i:2", Sample { at: now, cpu: Some(1000), memory: Some(7) });
-        let wanted = |image, exact, namespace| Wanted { image, exact, namespace, within: MONTH };
+        usage.record_sample("b", "i:2", UsageSample { at: now, cpu: Some(1000), memory: Some(7) });
+        let wanted = |image, exact, namespace| UsageQuery { image, exact, namespace, within: MAX_SAMPLE_AGE };
         let check = |kind, percent, wanted, want| assert_eq!(usage.percentile(kind, percent, wanted, now), want);
-        check(Kind::Cpu, 90, wanted("i:1", true, Some("a")), Some((90, 100)));
-        check(Kind::Cpu, 100, wanted("i:1", true, Some("a")), Some((100, 100)));
-        check(Kind::Cpu, 0, wanted("i:1", true, None), Some((1, 100)));
-        check(Kind::Cpu, 100, wanted("i", false, None), Some((1000, 101)));
-        check(Kind::Memory, 90, wanted("i:1", true, None), None);
-        check(Kind::Memory, 90, wanted("i", false, None), Some((7, 1)));
-        check(Kind::Cpu, 90, wanted("i:1", true, Some("b")), None);
-        check(Kind::Cpu, 90, wanted("j", false, None), None);
-        let later = now + MONTH + Duration::from_secs(1);
-        assert_eq!(usage.percentile(Kind::Cpu, 90, wanted("i", false, None), later), None);
+        check(ComputeResource::Cpu, 90, wanted("i:1", true, Some("a")), Some((90, 100)));
+        check(ComputeResource::Cpu, 100, wanted("i:1", true, Some("a")), Some((100, 100)));
+        check(ComputeResource::Cpu, 0, wanted("i:1", true, None), Some((1, 100)));
+        check(ComputeResource::Cpu, 100, wanted("i", false, None), Some((1000, 101)));
+        check(ComputeResource::Memory, 90, wanted("i:1", true, None), None);
+        check(ComputeResource::Memory, 90, wanted("i", false, None), Some((7, 1)));
+        check(ComputeResource::Cpu, 90, wanted("i:1", true, Some("b")), None);
+        check(ComputeResource::Cpu, 90, wanted("j", false, None), None);
+        let later = now + MAX_SAMPLE_AGE + Duration::from_secs(1);
+        assert_eq!(usage.percentile(ComputeResource::Cpu, 90, wanted("i", false, None), later), None);
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
-        let (usage, now) = (Usage::default(), Instant::now());
+    fn samples_and_series_are_bounded() {
+        let (usage, now) = (ContainerUsage::default(), Instant::now());
         for at in 0..MAX_SERIES + 5 {
-            usage.record("a", &at.to_string(), Sample { at: now, cpu: Some(1), memory: None });
+            usage.record_sample("a", &at.to_string(), UsageSample { at: now, cpu: Some(1), memory: None });
         }
         for _ in 0..MAX_SAMPLES + 5 {
-            usage.record("a", "busy", Sample { at: now, cpu: Some(1), memory: None });
+            usage.record_sample("a", "busy", UsageSample { at: now, cpu: Some(1), memory: None });
         }
         let all = usage.lock();
         assert_eq!(all.len(), MAX_SERIES);

@@ -6,12 +6,29 @@ use api::{Value, meta, status::Status};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 
-use super::hook::Hook;
-use crate::subject::Subject;
+use super::accessor::WebhookAccessor;
+use crate::versioned_request::VersionedRequest;
+
+/// An invalid `AdmissionReview` response.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewError {
+    /// The patch is not base64-encoded JSON.
+    #[error("received undecodable patch in webhook response: {0}")]
+    UndecodablePatch(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A field is missing or invalid.
+    #[error("received invalid webhook response: {0}")]
+    Invalid(String),
+}
+
+impl<T: Into<String>> From<T> for ReviewError {
+    fn from(message: T) -> Self {
+        Self::Invalid(message.into())
+    }
+}
 
 /// The response of a webhook.
 #[derive(Debug, Default)]
-pub struct Verdict {
+pub struct WebhookResponse {
     /// Whether the request is allowed.
     pub allowed: bool,
     /// The JSON patch operations.
@@ -25,26 +42,36 @@ pub struct Verdict {
 }
 
 /// Builds the `AdmissionReview` request in the version that the webhook accepts.
-pub async fn question(hook: &Hook, subject: &Subject<'_, '_>, object: &Value, uid: &str) -> Result<Value, Status> {
-    let old = subject.attributes.old.unwrap_or(&Value::Null);
-    let mut request = subject.request(object);
+pub async fn new_admission_review(
+    webhook: &WebhookAccessor,
+    versioned_request: &VersionedRequest<'_, '_>,
+    object: &Value,
+    uid: &str,
+) -> Result<Value, Status> {
+    let old = versioned_request.attributes.old.unwrap_or(&Value::Null);
+    let mut request = versioned_request.admission_request(object);
     request.entry("options").or_insert(Value::Null);
     request.insert("uid".to_owned(), uid.into());
-    request.insert("object".to_owned(), subject.shown(object).await?.into_owned());
-    request.insert("oldObject".to_owned(), subject.shown(old).await?.into_owned());
-    let version = hook.review.unwrap_or("v1");
+    request.insert("object".to_owned(), versioned_request.convert_object(object).await?.into_owned());
+    request.insert("oldObject".to_owned(), versioned_request.convert_object(old).await?.into_owned());
+    let version = webhook.review_version.unwrap_or("v1");
     Ok(json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request}))
 }
 
 /// Parses and validates an `AdmissionReview` response, whose UID must match the request's.
-pub fn verdict(answer: &Value, hook: &Hook, uid: &str, mutating: bool) -> Result<Verdict, String> {
-    let Some(response) = meta::value_at(answer, &["response"]) else {
+pub fn verify_admission_response(
+    review: &Value,
+    webhook: &WebhookAccessor,
+    uid: &str,
+    mutating: bool,
+) -> Result<WebhookResponse, ReviewError> {
+    let Some(response) = meta::value_at(review, &["response"]) else {
         return Err("webhook response was absent".into());
     };
     let (patch, kind) =
         (meta::string_at(response, &["patch"]), meta::value_at(response, &["patchType"]).and_then(Value::as_str));
-    if hook.review == Some("v1") {
-        check_v1(answer, response, uid)?;
+    if webhook.review_version == Some("v1") {
+        verify_v1_response(review, response, uid)?;
         match (mutating, patch.is_empty(), kind) {
             (true, false, None) => return Err("webhook returned response.patch but not response.patchType".into()),
             (true, true, Some(_)) => return Err("webhook returned response.patchType but not response.patch".into()),
@@ -56,38 +83,39 @@ pub fn verdict(answer: &Value, hook: &Hook, uid: &str, mutating: bool) -> Result
     }
     let strings = |value: &Value| value.as_str().map(str::to_owned);
     let annotations = meta::value_at(response, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
-    Ok(Verdict {
+    Ok(WebhookResponse {
         allowed: response["allowed"] == true,
-        patch: if mutating && !patch.is_empty() { Some(operations(patch)?) } else { None },
+        patch: if mutating && !patch.is_empty() { Some(parse_patch(patch)?) } else { None },
         result: response.get("status").cloned().unwrap_or_default(),
         warnings: meta::list_at(response, &["warnings"]).iter().filter_map(strings).collect(),
         annotations: annotations.filter_map(|(key, value)| Some((key.clone(), strings(value)?))).collect(),
     })
 }
 
-fn check_v1(answer: &Value, response: &Value, uid: &str) -> Result<(), String> {
-    let given = meta::string_at(response, &["uid"]);
-    if given != uid {
-        return Err(format!("expected response.uid={uid:?}, got {given:?}"));
+fn verify_v1_response(review: &Value, response: &Value, uid: &str) -> Result<(), ReviewError> {
+    let returned = meta::string_at(response, &["uid"]);
+    if returned != uid {
+        return Err(format!("expected response.uid={uid:?}, got {returned:?}").into());
     }
-    let (version, kind) = (meta::string_at(answer, &["apiVersion"]), meta::string_at(answer, &["kind"]));
+    let (version, kind) = (meta::string_at(review, &["apiVersion"]), meta::string_at(review, &["kind"]));
     if (version, kind) != ("admission.k8s.io/v1", "AdmissionReview") {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let given = format!("{group}/{version}, Kind={kind}");
-        return Err(format!("expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {given}"));
+        let returned = format!("{group}/{version}, Kind={kind}");
+        return Err(
+            format!("expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {returned}").into()
+        );
     }
     Ok(())
 }
 
-fn operations(patch: &str) -> Result<Value, String> {
-    let undecodable = |why: String| format!("received undecodable patch in webhook response: {why}");
-    let bytes = BASE64_STANDARD.decode(patch).map_err(|error| undecodable(error.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|error| undecodable(error.to_string()))
+fn parse_patch(patch: &str) -> Result<Value, ReviewError> {
+    let bytes = BASE64_STANDARD.decode(patch).map_err(|error| ReviewError::UndecodablePatch(error.into()))?;
+    serde_json::from_slice(&bytes).map_err(|error| ReviewError::UndecodablePatch(error.into()))
 }
 
 /// Formats the status of a request that a webhook denied.
-pub fn refusal(hook: &str, result: &Value) -> Status {
-    let denied = format!("admission webhook {hook:?} denied the request");
+pub fn new_rejection_status(webhook: &str, result: &Value) -> Status {
+    let denied = format!("admission webhook {webhook:?} denied the request");
     let (message, reason) = (meta::string_at(result, &["message"]), meta::string_at(result, &["reason"]));
     let message = match (message, reason) {
         ("", "") => format!("{denied} without explanation"),

@@ -4,11 +4,11 @@ use api::{Value, meta, status::Status};
 use apiserver_core::attributes::AttributesTarget;
 use authz::Authorizers;
 
-use super::Request;
-use crate::{AdmissionAttributes, Operation};
+use super::NodeRequest;
+use crate::{AdmissionAttributes, DenialReason, Operation};
 
 /// Checks a TokenRequest.
-pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(), Status> {
+pub async fn check_token_request(request: &NodeRequest<'_>, authorizers: &Authorizers) -> Result<(), Status> {
     let attributes = request.attributes;
     if attributes.operation != Operation::Create || attributes.subresource() != "token" {
         return Ok(());
@@ -16,40 +16,40 @@ pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(
     let reference = &request.object["spec"]["boundObjectRef"];
     let text = |field: &str| meta::string_at(reference, &[field]);
     if text("apiVersion") != "v1" || text("kind") != "Pod" || text("name").is_empty() {
-        return request.refuse("node requested token not bound to a pod");
+        return request.deny("node requested token not bound to a pod");
     }
     if text("uid").is_empty() {
-        return request.refuse("node requested token with a pod binding without a uid");
+        return request.deny("node requested token with a pod binding without a uid");
     }
-    let pod = request.pod(text("name")).await?;
+    let pod = request.get_pod(text("name")).await?;
     if text("uid") != meta::uid(&pod) {
-        return request.refuse(format!(
+        return request.deny(format!(
             "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted \
              and then recreated",
             text("uid")
         ));
     }
     if meta::string_at(&pod, &["spec", "nodeName"]) != request.node {
-        return request.refuse("node requested token bound to a pod scheduled on a different node");
+        return request.deny("node requested token bound to a pod scheduled on a different node");
     }
-    match audience(attributes, request.object, &pod, authorizers).await {
+    match check_audience(attributes, request.object, &pod, authorizers).await {
         Ok(()) => Ok(()),
-        Err(why) => request.refuse(why),
+        Err(why) => request.deny(why),
     }
 }
 
-async fn audience(
+async fn check_audience(
     attributes: &AdmissionAttributes<'_>,
     request: &Value,
     pod: &Value,
     authorizers: &Authorizers,
-) -> Result<(), String> {
+) -> Result<(), DenialReason> {
     let audience = match meta::list_at(request, &["spec", "audiences"]) {
         [] => "",
         [one] => one.as_str().unwrap_or_default(),
         _ => return Err("node may only request 0 or 1 audiences".into()),
     };
-    let named = names(attributes, pod, audience).await;
+    let named = pod_requires_audience(attributes, pod, audience).await;
     if named.map_err(|why| format!("error validating audience {audience:?}: {why}"))? {
         return Ok(());
     }
@@ -72,11 +72,16 @@ async fn audience(
     Err(format!(
         "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
         user.name
-    ))
+    )
+    .into())
 }
 
 /// Whether a volume of the pod requires a token for an audience.
-async fn names(attributes: &AdmissionAttributes<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
+async fn pod_requires_audience(
+    attributes: &AdmissionAttributes<'_>,
+    pod: &Value,
+    audience: &str,
+) -> Result<bool, DenialReason> {
     let mut faults = Vec::new();
     for volume in meta::list_at(pod, &["spec", "volumes"]) {
         let sources = meta::list_at(volume, &["projected", "sources"]).iter();
@@ -84,10 +89,10 @@ async fn names(attributes: &AdmissionAttributes<'_>, pod: &Value, audience: &str
         if tokens.any(|token| meta::string_at(token, &["audience"]) == audience) {
             return Ok(true);
         }
-        match driver(attributes, pod, volume).await {
+        match csi_driver_name(attributes, pod, volume).await {
             Err(status) => faults.push(status.message),
             Ok(driver) if driver.is_empty() => {}
-            Ok(driver) => match found(attributes, "storage.k8s.io", "csidrivers", "", &driver).await {
+            Ok(driver) => match get_required_object(attributes, "storage.k8s.io", "csidrivers", "", &driver).await {
                 Err(status) => faults.push(status.message),
                 Ok(driver) => {
                     let requests = meta::list_at(&driver, &["spec", "tokenRequests"]);
@@ -100,13 +105,13 @@ async fn names(attributes: &AdmissionAttributes<'_>, pod: &Value, audience: &str
     }
     match faults.as_slice() {
         [] => Ok(false),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
+        [one] => Err(one.as_str().into()),
+        many => Err(format!("[{}]", many.join(", ")).into()),
     }
 }
 
 /// The CSI driver of a volume; empty if there is none.
-async fn driver(attributes: &AdmissionAttributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
+async fn csi_driver_name(attributes: &AdmissionAttributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
     let claim = if meta::value_at(volume, &["ephemeral", "volumeClaimTemplate"]).is_some() {
         format!("{}-{}", meta::name(pod), meta::string_at(volume, &["name"]))
     } else {
@@ -115,13 +120,13 @@ async fn driver(attributes: &AdmissionAttributes<'_>, pod: &Value, volume: &Valu
     if claim.is_empty() {
         return Ok(meta::string_at(volume, &["csi", "driver"]).to_owned());
     }
-    let claim = found(attributes, "", "persistentvolumeclaims", attributes.namespace(), &claim).await?;
+    let claim = get_required_object(attributes, "", "persistentvolumeclaims", attributes.namespace(), &claim).await?;
     let name = meta::string_at(&claim, &["spec", "volumeName"]);
-    let volume = found(attributes, "", "persistentvolumes", "", name).await?;
+    let volume = get_required_object(attributes, "", "persistentvolumes", "", name).await?;
     Ok(meta::string_at(&volume, &["spec", "csi", "driver"]).to_owned())
 }
 
-async fn found(
+async fn get_required_object(
     attributes: &AdmissionAttributes<'_>,
     group: &str,
     resource: &str,
