@@ -2,15 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver_core::{Body, User, body::full_body, services::ServiceResolver};
+use apiserver_core::{
+    Body, User,
+    body::full_body,
+    http_client::HttpClientError,
+    services::{ResolveError, ServiceResolver},
+};
 use futures::{StreamExt, stream::FuturesUnordered};
-use http::Request;
+use http::{Request, Uri};
 
 use super::{
     ApiService,
     api_service_index::AvailableCondition,
-    identity, proxy,
-    remote::{self, AggregatedServer},
+    identity,
+    remote::{self, AggregatedServer, RemoteError},
 };
 
 /// Concurrent probes per check; one success is enough.
@@ -47,7 +52,7 @@ pub async fn check_server(services: &ServiceResolver, api: &ApiService, remote: 
                     retry: false,
                 };
             }
-            Err(told) => why = told,
+            Err(error) => why = error.to_string(),
         }
     }
     CheckResult { condition: new_condition("False", "FailedDiscoveryCheck", why), retry: true }
@@ -79,20 +84,35 @@ fn service_error(services: &ServiceResolver, remote: &AggregatedServer) -> Optio
     None
 }
 
+/// A failed discovery request.
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error(transparent)]
+    Client(#[from] Arc<RemoteError>),
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    #[error(transparent)]
+    Url(#[from] http::Error),
+    #[error("failing or missing response from {0}: Get \"{0}\": context deadline exceeded")]
+    Timeout(Uri),
+    #[error("failing or missing response from {0}: Get \"{0}\": {1}")]
+    Request(Uri, HttpClientError),
+    #[error("failing or missing response from {0}: bad status from {0}: {1}")]
+    Status(Uri, u16),
+}
+
 /// Requests the discovery document of the group-version.
-async fn probe_server(services: &ServiceResolver, remote: &AggregatedServer, path: &str) -> Result<(), String> {
-    let client = remote.client.as_ref().map_err(Clone::clone)?;
+async fn probe_server(services: &ServiceResolver, remote: &AggregatedServer, path: &str) -> Result<(), ProbeError> {
+    let client = remote.client.as_ref().map_err(Arc::clone)?;
     let url = remote::build_url(&remote.resolve_authority(services).await?, path)?;
     let mut request: Request<Body> = Request::new(full_body(""));
     *request.uri_mut() = url.clone();
     identity::set_user_headers(request.headers_mut(), &aggregator_user());
-    let failed = |why: String| format!("failing or missing response from {url}: {why}");
-    let answered = tokio::time::timeout(PROBE_TIMEOUT, client.request(request)).await;
-    let late = |_| failed(format!("Get \"{url}\": context deadline exceeded"));
-    match answered.map_err(late)? {
-        Ok(answer) if answer.status().is_success() => Ok(()),
-        Ok(answer) => Err(failed(format!("bad status from {url}: {}", answer.status().as_u16()))),
-        Err(error) => Err(failed(format!("Get \"{url}\": {}", proxy::innermost_error(&error)))),
+    match tokio::time::timeout(PROBE_TIMEOUT, client.send_request(request)).await {
+        Ok(Ok(response)) if response.status().is_success() => Ok(()),
+        Ok(Ok(response)) => Err(ProbeError::Status(url, response.status().as_u16())),
+        Ok(Err(error)) => Err(ProbeError::Request(url, error)),
+        Err(_) => Err(ProbeError::Timeout(url)),
     }
 }
 

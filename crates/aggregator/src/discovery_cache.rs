@@ -20,7 +20,7 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
 use super::{
-    ApiService, check, identity, legacy, proxy,
+    ApiService, check, identity, legacy,
     remote::{self, AggregatedServer},
     swagger,
 };
@@ -189,15 +189,9 @@ impl DiscoveryClient<'_> {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             tag.map(|tag| headers.insert(header::IF_NONE_MATCH, tag.clone()));
             identity::set_user_headers(headers, user);
-            let answer = client.request(request).await;
-            let failed = |error| {
-                tracing::debug!(
-                    api = self.api.name,
-                    path,
-                    why = proxy::innermost_error(&error),
-                    "aggregator: document request failed"
-                )
-            };
+            let answer = client.send_request(request).await;
+            let failed =
+                |error| tracing::debug!(api = self.api.name, path, %error, "aggregator: document request failed");
             let (head, body) = answer.map_err(failed).ok()?.into_parts();
             let body = Limited::new(body, MAX_DOCUMENT).collect().await.ok()?.to_bytes();
             Some((head.status, head.headers, body))

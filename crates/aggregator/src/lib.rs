@@ -8,7 +8,6 @@ mod api_service_index;
 mod available;
 mod certificate;
 mod check;
-mod connect;
 mod discovery_cache;
 mod documents;
 mod identity;

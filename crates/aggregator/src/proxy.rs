@@ -7,6 +7,7 @@ use std::time::Duration;
 use apiserver_core::{
     Body, BodyError, ProxiedResponse, User,
     body::{full_body, text_response},
+    http_client::HttpClient,
 };
 use bytes::Bytes;
 use futures::StreamExt;
@@ -16,10 +17,7 @@ use hyper::body::Incoming;
 use streaming::join;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Aggregator, ApiService, identity,
-    remote::{self, HttpClient},
-};
+use super::{Aggregator, ApiService, identity, remote};
 
 /// Timeout of proxied discovery requests.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,16 +42,16 @@ impl Aggregator {
         let discovery = request.uri().path().trim_matches('/').split('/').count() == 3;
         let passed = match proxied_request(&authority, user, upgrade.is_some(), request) {
             Ok(passed) => passed,
-            Err(why) => return text_error(StatusCode::BAD_REQUEST, &why),
+            Err(error) => return text_error(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        let answered = client.request(passed);
+        let answered = client.send_request(passed);
         let answered = match discovery {
             true => tokio::time::timeout(DISCOVERY_TIMEOUT, answered).await,
             false => Ok(answered.await),
         };
         let answer = match answered {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return unreachable_response(&innermost_error(&error)),
+            Ok(Err(error)) => return unreachable_response(&error.to_string()),
             Err(_) => return unreachable_response("context deadline exceeded"),
         };
         match upgrade {
@@ -69,9 +67,10 @@ impl Aggregator {
             return Err(text_error(StatusCode::SERVICE_UNAVAILABLE, "service unavailable"));
         }
         let remote = api.remote.as_ref().ok_or_else(|| text_error(StatusCode::NOT_FOUND, ""))?;
-        let client = remote.client.as_ref().map_err(|why| text_error(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+        let client = remote.client.as_ref();
+        let client = client.map_err(|error| text_error(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
         let authority = remote.resolve_authority(self.storage.service_resolver()).await.map_err(|why| {
-            tracing::warn!(api = api.name, why, "aggregator: APIService has no ready endpoint, responding with 503");
+            tracing::warn!(api = api.name, %why, "aggregator: APIService has no ready endpoint, responding with 503");
             text_error(StatusCode::SERVICE_UNAVAILABLE, "service unavailable")
         })?;
         Ok((client, authority))
@@ -100,7 +99,7 @@ fn proxied_request(
     user: &User,
     upgrade: bool,
     request: Request<Body>,
-) -> Result<Request<Body>, String> {
+) -> Result<Request<Body>, http::Error> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let url = remote::build_url(authority, path)?;
     let client = request.extensions().get().copied();
@@ -135,15 +134,6 @@ fn boxed_body(body: Incoming) -> Body {
 fn until_stopped(stopping: CancellationToken, body: Incoming) -> Body {
     let frames = BodyStream::new(body.map_err(BodyError::new)).take_until(stopping.cancelled_owned());
     BodyExt::boxed_unsync(StreamBody::new(frames))
-}
-
-/// The text of the innermost source of an error.
-pub fn innermost_error(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 fn unreachable_response(why: &str) -> Response<Body> {

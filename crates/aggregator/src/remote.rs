@@ -4,23 +4,28 @@ use std::sync::Arc;
 
 use api::{Value, meta};
 use apiserver_core::{
-    Body,
     backend::{self, without_verification},
-    http_client,
-    services::ServiceResolver,
+    http_client::{Dialer, HttpClient, TlsConfigError, tls_config_for_bundle},
+    services::{ResolveError, ServiceResolver},
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
 use rustls::ClientConfig;
 
-use super::{ClientCertificate, connect::ServiceConnector};
+use super::ClientCertificate;
 
-/// An HTTP/1.1 client with a connection pool.
-pub type HttpClient = Client<ServiceConnector, Body>;
+/// An aggregated server without a usable TLS configuration. The text is returned to every client request.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// A CA bundle contradicts `insecureSkipTLSVerify`.
+    #[error("specifying a root certificates file with the insecure flag is not allowed")]
+    InsecureWithBundle,
+    /// The CA bundle is not base64 of text.
+    #[error(transparent)]
+    Encoding(TlsConfigError),
+    /// The CA bundle has no usable certificate.
+    #[error("unable to load root certificates: {0}")]
+    CaBundle(TlsConfigError),
+}
 
 /// The service and port of an aggregated server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,7 +47,7 @@ pub struct AggregatedServer {
     /// Whether the server certificate is not verified.
     insecure: bool,
     /// The client; an error is returned to every client request.
-    pub client: Result<HttpClient, String>,
+    pub client: Result<HttpClient, Arc<RemoteError>>,
 }
 
 impl AggregatedServer {
@@ -58,50 +63,41 @@ impl AggregatedServer {
         {
             return Some(before.clone());
         }
-        let client = build_tls_config(bundle, insecure, certificate).map(|tls| build_client(&place, tls));
+        let name = format!("{}.{}.svc", place.name, place.namespace);
+        let client = build_tls_config(bundle, insecure, certificate)
+            .map(|tls| HttpClient::new(&tls, Dialer::ServerName(name.into())))
+            .map_err(Arc::new);
         Some(Arc::new(Self { service_port: place, bundle: bundle.to_owned(), insecure, client }))
     }
 
     /// Resolves an endpoint of the service as `host:port`.
-    pub async fn resolve_authority(&self, services: &ServiceResolver) -> Result<String, String> {
+    pub async fn resolve_authority(&self, services: &ServiceResolver) -> Result<String, ResolveError> {
         let ServicePort { namespace, name, port } = &self.service_port;
         let (addresses, port) = services.resolve_endpoints(namespace, name, *port).await?;
-        let address = addresses.first().ok_or_else(|| format!("no endpoints available for service {name:?}"))?;
+        let address = addresses.first().ok_or_else(|| ResolveError::NoEndpoints(name.clone()))?;
         Ok(backend::join_host_port(address, port))
     }
 }
 
 /// Builds an `https` URL; `path` includes the query.
-pub fn build_url(authority: &str, path: &str) -> Result<Uri, String> {
-    let url = Uri::builder().scheme("https").authority(authority).path_and_query(path).build();
-    url.map_err(|error| error.to_string())
+pub fn build_url(authority: &str, path: &str) -> Result<Uri, http::Error> {
+    Uri::builder().scheme("https").authority(authority).path_and_query(path).build()
 }
 
 fn build_tls_config(
     bundle: &str,
     insecure: bool,
     certificate: Option<&ClientCertificate>,
-) -> Result<Arc<ClientConfig>, String> {
-    let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
-    let pem = String::from_utf8(pem).map_err(|error| error.to_string())?;
-    if insecure && !pem.is_empty() {
-        return Err("specifying a root certificates file with the insecure flag is not allowed".into());
+) -> Result<Arc<ClientConfig>, RemoteError> {
+    if insecure && !bundle.is_empty() {
+        return Err(RemoteError::InsecureWithBundle);
     }
-    let roots = match (insecure, pem.as_str()) {
-        (true, _) => rustls::RootCertStore::empty(),
-        (false, "") => http_client::load_root_certificates(None)?,
-        (false, pem) => http_client::load_root_certificates(Some(pem))
-            .map_err(|why| format!("unable to load root certificates: {why}"))?,
-    };
-    let mut config = http_client::client_config_builder(roots)?.with_no_client_auth();
+    let mut config = tls_config_for_bundle(bundle).map_err(|error| match error {
+        TlsConfigError::Base64(_) | TlsConfigError::Utf8(_) => RemoteError::Encoding(error),
+        error => RemoteError::CaBundle(error),
+    })?;
     if let Some(certificate) = certificate {
         certificate.install_in(&mut config);
     }
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(if insecure { without_verification(&config) } else { Arc::new(config) })
-}
-
-fn build_client(place: &ServicePort, tls: Arc<ClientConfig>) -> HttpClient {
-    let name = format!("{}.{}.svc", place.name, place.namespace).into();
-    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(ServiceConnector { tls, name })
 }

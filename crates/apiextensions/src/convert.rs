@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use api::{Value, convert, meta, schema::Resource, status::Status};
-use apiserver_core::webhook::{resolve_webhook, webhook_address};
+use apiserver_core::webhook::webhook_address;
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -123,18 +123,16 @@ impl CustomResourceDefinitions {
         let review = json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"),
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}});
         let client = &config["clientConfig"];
-        let tls = self.trusts.of(meta::string_at(client, &["caBundle"]));
-        let tls = tls.map_err(|why| format!("unable to load root certificates: {why}"))?;
-        let reached = resolve_webhook(&self.services, &webhook_address(client), tls, PATIENCE).await?;
-        let failed = |why: String| format!("Post {:?}: {why}", reached.url);
-        let answered = tokio::time::timeout(PATIENCE, reached.post_body(review.to_string().into())).await;
-        let (code, body) = answered.map_err(|_| failed("context deadline exceeded".into()))?.map_err(failed)?;
+        let (address, bundle) = (webhook_address(client), meta::string_at(client, &["caBundle"]));
+        let response = self.webhook_clients.call(&address, bundle, review.to_string(), PATIENCE).await;
+        let response = response.map_err(|error| error.to_string())?;
+        let code = response.status.as_u16();
         tracing::debug!(definition = definition.name, code, count = objects.len(), "objects were converted");
-        if !(200..300).contains(&code) {
-            let text = String::from_utf8_lossy(&body);
+        if !response.status.is_success() {
+            let text = String::from_utf8_lossy(&response.body);
             return Err(format!("an error on the server ({text:?}) has prevented the request from succeeding"));
         }
-        let answer = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        let answer = serde_json::from_slice(&response.body).map_err(|error| error.to_string())?;
         converted_objects(answer, version, &uid)
     }
 }

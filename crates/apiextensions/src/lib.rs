@@ -26,7 +26,6 @@ pub mod rules;
 pub mod schema;
 mod served_openapi;
 mod services;
-mod tls_config_cache;
 mod validate;
 
 use std::{sync::Arc, time::Duration};
@@ -37,7 +36,7 @@ use api::{
     status::Status,
 };
 use apiserver_core::{
-    cache_index::CacheIndex, document, loopback, services::ServiceResolver, storage::CustomResources,
+    cache_index::CacheIndex, document, loopback, storage::CustomResources, webhook::WebhookClients,
 };
 pub use deferred_converter::DeferredConverter;
 pub use definition::{Conversion, Definition, Scale, Version, check, version_order};
@@ -47,10 +46,7 @@ pub use rows::Rows;
 use store::{Revision, WatchCache};
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    crd_index::{CrdIndex, Summary},
-    tls_config_cache::TlsConfigCache,
-};
+use self::crd_index::{CrdIndex, Summary};
 
 /// Timeout of a CRD create for waiting on the `NamesAccepted` condition.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -60,17 +56,16 @@ pub struct CustomResourceDefinitions {
     live: CacheIndex<CrdIndex>,
     cache: Arc<WatchCache>,
     prefix: String,
-    trusts: TlsConfigCache,
-    services: Arc<ServiceResolver>,
+    webhook_clients: Arc<WebhookClients>,
 }
 
 impl CustomResourceDefinitions {
     /// Builds the index from a watch cache.
-    pub fn new(cache: &Arc<WatchCache>, services: &Arc<ServiceResolver>) -> Result<Self, store::StoreError> {
+    pub fn new(cache: &Arc<WatchCache>, webhook_clients: &Arc<WebhookClients>) -> Result<Self, store::StoreError> {
         let resource = definitions().map_err(|status| store::StoreError::Unusable(status.message))?;
         let live = CacheIndex::new(cache, &[resource], CrdIndex::default())?;
-        let (prefix, trusts) = (document::storage_key(resource, "", ""), TlsConfigCache::default());
-        Ok(Self { live, cache: cache.clone(), prefix, trusts, services: services.clone() })
+        let prefix = document::storage_key(resource, "", "");
+        Ok(Self { live, cache: cache.clone(), prefix, webhook_clients: webhook_clients.clone() })
     }
 
     /// Returns the resource with a group, version and plural name.

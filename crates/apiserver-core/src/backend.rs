@@ -21,10 +21,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::Body;
+use crate::{Body, services::ResolveError};
 
 /// Timeout for connecting, TLS included; upstream's value.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server that requests are sent to.
 #[derive(Clone)]
@@ -51,6 +51,9 @@ pub enum BackendError {
     /// The TLS handshake failed or the certificate is not accepted.
     #[error("tls: {0}")]
     Tls(String),
+    /// The Service of the host has no endpoint.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
     /// The HTTP exchange failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
@@ -100,11 +103,11 @@ pub async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, BackendErro
 }
 
 /// Performs a TLS handshake; the certificate must be valid for `name`.
-pub async fn connect_tls(
+pub async fn connect_tls<S: AsyncRead + AsyncWrite + Unpin>(
     tls: &Arc<ClientConfig>,
     name: &str,
-    stream: TcpStream,
-) -> Result<TlsStream<TcpStream>, BackendError> {
+    stream: S,
+) -> Result<TlsStream<S>, BackendError> {
     let name = ServerName::try_from(name.to_owned()).map_err(|error| BackendError::Tls(error.to_string()))?;
     let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
     connected.map_err(|error| BackendError::Tls(tls_error_text(&error)))

@@ -25,6 +25,7 @@ pub mod resource_config;
 pub mod selectors;
 pub mod services;
 pub mod storage;
+pub mod ttl_cache;
 pub mod user;
 pub mod warnings;
 pub mod webhook;

@@ -18,6 +18,20 @@ use crate::{
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
+/// A Service that does not lead to an endpoint.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// The Service does not exist.
+    #[error("service {0:?} not found")]
+    NotFound(String),
+    /// The Service has no such port.
+    #[error("no service port {0} found for service {1:?}")]
+    NoPort(u16, String),
+    /// The Service has no ready endpoint.
+    #[error("no endpoints available for service {0:?}")]
+    NoEndpoints(String),
+}
+
 /// The Services of the cluster and their endpoints.
 pub struct ServiceResolver {
     index: CacheIndex<ServiceIndexer>,
@@ -76,7 +90,7 @@ impl ServiceResolver {
         namespace: &str,
         name: &str,
         port: u16,
-    ) -> Result<(Vec<String>, u16), String> {
+    ) -> Result<(Vec<String>, u16), ResolveError> {
         match self.index.read(|indexer| indexer.resolve_endpoints(namespace, name, port)) {
             // The Service may have been written a moment ago.
             Err(_) => self.index.read_fresh(|indexer| indexer.resolve_endpoints(namespace, name, port)).await,
@@ -113,15 +127,15 @@ impl ServiceIndexer {
         Some((service, slices.unwrap_or_default()))
     }
 
-    fn resolve_endpoints(&self, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
+    fn resolve_endpoints(&self, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), ResolveError> {
         let Some((service, mut slices)) = self.find_service(namespace, name) else {
-            return Err(format!("service {name:?} not found"));
+            return Err(ResolveError::NotFound(name.to_owned()));
         };
         if service.service_type == "ExternalName" {
             return Ok((vec![service.external_name.clone()], port));
         }
         let Some(port_name) = service.port_name(port) else {
-            return Err(format!("no service port {port} found for service {name:?}"));
+            return Err(ResolveError::NoPort(port, name.to_owned()));
         };
         slices.sort_by_key(|slice| slice.family != service.family);
         if let Some((addresses, port)) = slices.iter().find_map(|slice| slice.ready_endpoints(port_name)) {
@@ -130,7 +144,7 @@ impl ServiceIndexer {
             return Ok((addresses, port));
         }
         match service.cluster_ip.as_str() {
-            "" | "None" => Err(format!("no endpoints available for service {name:?}")),
+            "" | "None" => Err(ResolveError::NoEndpoints(name.to_owned())),
             address => Ok((vec![address.to_owned()], port)),
         }
     }
@@ -236,7 +250,7 @@ mod tests {
             (addresses, port)
         });
         let want = want.map(|(addresses, port)| (addresses.iter().map(|&one| one.to_owned()).collect(), port));
-        assert_eq!(got, want.map_err(str::to_owned));
+        assert_eq!(got.map_err(|error| error.to_string()), want.map_err(str::to_owned));
     }
 
     #[test]

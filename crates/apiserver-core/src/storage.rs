@@ -8,7 +8,10 @@ use api::{
 use async_trait::async_trait;
 use store::Revision;
 
-use crate::{body::RequestBody, loopback::ObjectKey, request::ResourceRequest, services::ServiceResolver};
+use crate::{
+    body::RequestBody, loopback::ObjectKey, request::ResourceRequest, services::ServiceResolver,
+    webhook::WebhookClients,
+};
 
 /// Computes a changed object from the current one.
 pub type ObjectEdit<'a> = &'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send);
@@ -35,8 +38,13 @@ pub trait ObjectStorage: Send + Sync {
     /// The served custom resources.
     fn custom_resources(&self) -> &dyn CustomResources;
 
+    /// The connections to webhooks.
+    fn webhook_clients(&self) -> &WebhookClients;
+
     /// Resolves Services to endpoint addresses.
-    fn service_resolver(&self) -> &ServiceResolver;
+    fn service_resolver(&self) -> &ServiceResolver {
+        self.webhook_clients().services()
+    }
 }
 
 /// The resources that CustomResourceDefinitions define, in step with the watch cache.

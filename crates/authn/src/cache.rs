@@ -1,22 +1,17 @@
 //! A cache of token authentications: a token is verified once per TTL, and once for all concurrent requests with it.
 //! Keys are HMAC digests of tokens; the number of entries is bounded.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
+use apiserver_core::ttl_cache::TtlCache;
 use async_trait::async_trait;
 use ring::{hmac, rand::SystemRandom};
 use tokio::sync::OnceCell;
 
 use super::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator};
 
-/// Number of shards, to reduce lock contention.
-const SHARDS: usize = 32;
-/// Maximum number of entries per shard; upstream's value.
-const SHARD_CAPACITY: usize = 1024;
+/// Maximum number of entries; upstream's value.
+const CAPACITY: u64 = 32 * 1024;
 /// Timeout of an authentication that requests wait for.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -53,15 +48,15 @@ impl TokenCacheTtls {
 }
 
 type TokenDigest = [u8; 32];
-/// A result and its expiry.
-type ResultCell = Arc<OnceCell<(AuthenticationResult, Instant)>>;
+/// A result that concurrent requests wait for.
+type ResultCell = Arc<OnceCell<AuthenticationResult>>;
 
 /// A token authenticator with a cache.
 pub struct TokenCache<L> {
     authenticator: L,
     ttls: TokenCacheTtls,
     hmac_key: hmac::Key,
-    shards: Vec<Mutex<HashMap<TokenDigest, ResultCell>>>,
+    cells: TtlCache<TokenDigest, ResultCell>,
 }
 
 impl<L: TokenAuthenticator> TokenCache<L> {
@@ -69,8 +64,7 @@ impl<L: TokenAuthenticator> TokenCache<L> {
     /// because a predictable key would let digests be computed outside of this process.
     pub fn new(authenticator: L, ttls: TokenCacheTtls) -> Result<Self, RandomSourceError> {
         let hmac_key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomSourceError)?;
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Ok(Self { authenticator, ttls, hmac_key, shards })
+        Ok(Self { authenticator, ttls, hmac_key, cells: TtlCache::with_capacity(CAPACITY) })
     }
 
     fn token_digest(&self, token: &str, audiences: &[String]) -> TokenDigest {
@@ -84,59 +78,24 @@ impl<L: TokenAuthenticator> TokenCache<L> {
         digest.copy_from_slice(context.sign().as_ref());
         digest
     }
-
-    fn lock_shard(&self, digest: &TokenDigest) -> std::sync::MutexGuard<'_, HashMap<TokenDigest, ResultCell>> {
-        self.shards[usize::from(digest[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the cell of a token, which may still be empty.
-    fn cell_for(&self, digest: TokenDigest) -> ResultCell {
-        let now = Instant::now();
-        let is_live = |cell: &ResultCell| cell.get().is_none_or(|(_, expires_at)| *expires_at > now);
-        let mut shard = self.lock_shard(&digest);
-        if let Some(cell) = shard.get(&digest).filter(|cell| is_live(cell)) {
-            return cell.clone();
-        }
-        if shard.len() >= SHARD_CAPACITY {
-            shard.retain(|_, cell| is_live(cell));
-        }
-        if shard.len() >= SHARD_CAPACITY
-            && let Some(victim) = shard.keys().next().copied()
-        {
-            shard.remove(&victim);
-        }
-        let cell = ResultCell::default();
-        shard.insert(digest, cell.clone());
-        cell
-    }
-
-    fn remove_cell(&self, digest: &TokenDigest, cell: &ResultCell) {
-        let mut shard = self.lock_shard(digest);
-        if shard.get(digest).is_some_and(|cached| Arc::ptr_eq(cached, cell)) {
-            shard.remove(digest);
-        }
-    }
 }
 
 #[async_trait]
 impl<L: TokenAuthenticator> TokenAuthenticator for TokenCache<L> {
     async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let digest = self.token_digest(token, audiences);
-        let cell = self.cell_for(digest);
+        let cell = self.cells.get_or_insert_with(digest, VERIFICATION_TIMEOUT, ResultCell::default);
         let authentication = async {
             let timed_out = || Err(AuthenticationErrors::single("the token could not be verified in time"));
             let result =
                 tokio::time::timeout(VERIFICATION_TIMEOUT, self.authenticator.authenticate_token(token, audiences))
                     .await;
             let result = result.unwrap_or_else(|_| timed_out());
-            let expires_at = Instant::now() + self.ttls.ttl_for(&result);
-            (result, expires_at)
+            // The TTL starts now.
+            self.cells.put(digest, cell.clone(), self.ttls.ttl_for(&result));
+            result
         };
-        let (result, expires_at) = cell.get_or_init(|| authentication).await;
-        if *expires_at <= Instant::now() {
-            self.remove_cell(&digest, &cell);
-        }
-        result.clone()
+        cell.get_or_init(|| authentication).await.clone()
     }
 }
 
@@ -220,10 +179,10 @@ mod tests {
             TokenCacheTtls { success: VERIFICATION_TIMEOUT, unknown: VERIFICATION_TIMEOUT, errors: true },
         )
         .unwrap();
-        for n in 0..3 * SHARDS * SHARD_CAPACITY {
-            cache.cell_for(cache.token_digest(&n.to_string(), &[]));
+        for n in 0..2 * CAPACITY {
+            cache.cells.put(cache.token_digest(&n.to_string(), &[]), ResultCell::default(), VERIFICATION_TIMEOUT);
         }
-        assert!(cache.shards.iter().all(|shard| shard.lock().unwrap().len() <= SHARD_CAPACITY));
+        assert!(cache.cells.count_entries() <= CAPACITY);
     }
 
     #[test]

@@ -42,12 +42,12 @@ impl ComponentEndpoint {
 
     /// Probes the component; the error is the text of the failed condition.
     async fn check_health(&self) -> Result<String, String> {
-        let failed = |error: String| format!("Get {:?}: {error}", self.url);
+        let failed = |error: &dyn std::fmt::Display| format!("Get {:?}: {error}", self.url);
         // The endpoint is on this machine, so its certificate is not verified.
-        let tls = client_config_builder(rustls::RootCertStore::empty()).map_err(failed)?;
+        let tls = client_config_builder(rustls::RootCertStore::empty()).map_err(|error| failed(&error))?;
         let tls = without_verification(&tls.with_no_client_auth());
-        let endpoint = Endpoint::new(&self.url, tls).map_err(|error| failed(error.to_string()))?;
-        let answer = endpoint.get(HEALTH_TIMEOUT).await.map_err(|error| failed(error.to_string()))?;
+        let endpoint = Endpoint::new(&self.url, tls).map_err(|error| failed(&error))?;
+        let answer = endpoint.get(HEALTH_TIMEOUT).await.map_err(|error| failed(&error))?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         if answer.status.is_success() { Ok(text) } else { Err(text) }
     }

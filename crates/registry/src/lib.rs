@@ -40,6 +40,7 @@ use apiserver_core::{
     initializers,
     request::ResourceRequest,
     services::ServiceResolver,
+    webhook::WebhookClients,
 };
 use authz::{Authorization, Authorizers};
 use bytes::Bytes;
@@ -95,7 +96,7 @@ pub struct Registry {
     authorizers: Arc<Authorizers>,
     crds: Arc<CustomResourceDefinitions>,
     pools: AllocationPools,
-    services: Arc<ServiceResolver>,
+    webhook_clients: Arc<WebhookClients>,
     /// TTL of ephemeral objects.
     event_ttl: Duration,
     /// Timeout of a create that waits for initializers.
@@ -127,15 +128,15 @@ impl Registry {
             WatchCache::with_engine(store.clone(), Arc::new(BuiltInCatalog), store::HistoryWindow::default()).await?,
         );
         let authorizers = Authorizers::new(config.authorization, &cache)?;
-        let services = Arc::new(ServiceResolver::new(&cache)?);
-        let custom = Arc::new(CustomResourceDefinitions::new(&cache, &services)?);
+        let webhook_clients = Arc::new(WebhookClients::new(Arc::new(ServiceResolver::new(&cache)?)));
+        let custom = Arc::new(CustomResourceDefinitions::new(&cache, &webhook_clients)?);
         Ok(Self {
             store,
             cache,
             authorizers,
             crds: custom,
             pools: AllocationPools::new(config.service_networks, config.node_ports),
-            services,
+            webhook_clients,
             event_ttl: config.event_ttl,
             initialization_timeout: config.initialization_timeout,
             admission: OnceLock::new(),
@@ -161,11 +162,6 @@ impl Registry {
     /// The allocation pools of the cluster.
     pub fn pools(&self) -> &AllocationPools {
         &self.pools
-    }
-
-    /// The endpoints of services.
-    pub fn services(&self) -> &Arc<ServiceResolver> {
-        &self.services
     }
 
     /// The admission chain; empty until [`Self::set_admission`].

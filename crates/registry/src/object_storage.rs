@@ -5,8 +5,8 @@ use apiserver_core::{
     body::RequestBody,
     loopback::ObjectKey,
     request::ResourceRequest,
-    services::ServiceResolver,
     storage::{CustomResources, ObjectEdit, ObjectStorage},
+    webhook::WebhookClients,
 };
 use async_trait::async_trait;
 use store::Revision;
@@ -42,7 +42,7 @@ impl ObjectStorage for Registry {
         &**self.crds()
     }
 
-    fn service_resolver(&self) -> &ServiceResolver {
-        Registry::services(self)
+    fn webhook_clients(&self) -> &WebhookClients {
+        &self.webhook_clients
     }
 }

@@ -34,13 +34,19 @@ pub enum KubeconfigError {
     Missing(String),
     /// A field is invalid.
     #[error("{0}: {1}")]
-    Invalid(&'static str, String),
+    Invalid(&'static str, #[source] Box<dyn std::error::Error + Send + Sync>),
     /// A field is not supported.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
     /// The server is not a URL.
     #[error("server: {0}")]
     Url(#[from] HttpClientError),
+}
+
+fn invalid<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    field: &'static str,
+) -> impl FnOnce(E) -> KubeconfigError {
+    move |error| KubeconfigError::Invalid(field, error.into())
 }
 
 /// Reads the endpoint that a kubeconfig describes.
@@ -67,7 +73,6 @@ pub fn endpoint_from_kubeconfig(file: &Path) -> Result<Endpoint, KubeconfigError
 }
 
 fn tls_config(folder: &Path, cluster: &Value, user: &Value) -> Result<Arc<rustls::ClientConfig>, KubeconfigError> {
-    let invalid = |what: &'static str| move |why: String| KubeconfigError::Invalid(what, why);
     let ca_bundle = read_data(folder, cluster, "certificate-authority")?;
     let ca_bundle = ca_bundle.as_ref().map(|pem| String::from_utf8_lossy(pem).into_owned());
     let roots = load_root_certificates(ca_bundle.as_deref()).map_err(invalid("certificate-authority"))?;
@@ -75,11 +80,9 @@ fn tls_config(folder: &Path, cluster: &Value, user: &Value) -> Result<Arc<rustls
     let config = match (read_data(folder, user, "client-certificate")?, read_data(folder, user, "client-key")?) {
         (Some(certificate), Some(key)) => {
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
-            let chain = chain.map_err(|error| invalid("client-certificate")(error.to_string()))?;
-            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| invalid("client-key")(error.to_string()))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| invalid("client-certificate")(error.to_string()))?
+            let chain = chain.map_err(invalid("client-certificate"))?;
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(invalid("client-key"))?;
+            builder.with_client_auth_cert(chain, key).map_err(invalid("client-certificate"))?
         }
         (None, None) => builder.with_no_client_auth(),
         _ => return Err(KubeconfigError::Missing("client-key with its client-certificate".into())),
@@ -102,8 +105,7 @@ fn authorization_header(folder: &Path, user: &Value) -> Result<Option<HeaderValu
             format!("Basic {}", BASE64_STANDARD.encode(format!("{name}:{}", meta::string_at(user, &["password"]))))
         }
     };
-    let mut value =
-        HeaderValue::from_str(&text).map_err(|error| KubeconfigError::Invalid("token", error.to_string()))?;
+    let mut value = HeaderValue::from_str(&text).map_err(invalid("token"))?;
     value.set_sensitive(true);
     Ok(Some(value))
 }
@@ -120,9 +122,7 @@ fn find_entry<'a>(config: &'a Value, list: &str, field: &str, name: &str) -> Res
 fn read_data(folder: &Path, entry: &Value, name: &'static str) -> Result<Option<Vec<u8>>, KubeconfigError> {
     let data = meta::string_at(entry, &[&format!("{name}-data")]);
     if !data.is_empty() {
-        let decoded =
-            BASE64_STANDARD.decode(data).map_err(|error| KubeconfigError::Invalid(name, error.to_string()))?;
-        return Ok(Some(decoded));
+        return Ok(Some(BASE64_STANDARD.decode(data).map_err(invalid(name))?));
     }
     match meta::string_at(entry, &[name]) {
         "" => Ok(None),

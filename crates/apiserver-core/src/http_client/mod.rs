@@ -1,37 +1,45 @@
-//! Outbound HTTP of the server itself: webhooks and OIDC issuers.
+//! Outbound HTTP of the server itself: webhooks, OIDC issuers and aggregated API servers.
 //!
-//! An [`Endpoint`] is one URL with its TLS configuration and credential; idle connections are reused. Responses are
-//! read whole, up to a limit, within the caller's timeout.
+//! An [`HttpClient`] is a pool of connections with one TLS configuration: HTTP/2 where the server offers it, else
+//! HTTP/1.1 with keep-alive. Dropping the client closes its idle connections. An [`Endpoint`] is one URL with its
+//! credential, whose responses are read whole, up to a limit, within the caller's timeout.
 
+mod connector;
+mod endpoint;
 mod kubeconfig;
-mod response_cache;
 mod retry;
 mod root_certificates;
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-pub use kubeconfig::{KubeconfigError, endpoint_from_kubeconfig};
-pub use response_cache::ResponseCache;
-pub use retry::{RetryBackoff, with_backoff};
-pub use root_certificates::{client_config_builder, load_root_certificates};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, Client},
+    rt::{TokioExecutor, TokioTimer},
+};
 use rustls::ClientConfig;
 
-use crate::{
-    backend::{self, Backend, RequestSender},
-    body::full_body,
+use self::connector::Connector;
+pub use self::{
+    connector::Dialer,
+    endpoint::Endpoint,
+    kubeconfig::{KubeconfigError, endpoint_from_kubeconfig},
+    retry::{RetryBackoff, with_backoff},
+    root_certificates::{TlsConfigError, client_config_builder, load_root_certificates, tls_config_for_bundle},
 };
+use crate::{Body, body::full_body};
 
-/// Largest response body.
+/// Largest response body that is read whole.
 const MAX_RESPONSE: usize = 4 << 20;
-/// Number of idle connections that are kept.
-const MAX_IDLE: usize = 16;
+/// Idle connections are closed after this time; the value of Go's client.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Number of idle connections that are kept per server.
+const MAX_IDLE: usize = 25;
+/// Interval and timeout of HTTP/2 pings, which detect dead connections; upstream's values.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
 
 /// A failed HTTP exchange.
 #[derive(Debug, thiserror::Error)]
@@ -39,15 +47,15 @@ pub enum HttpClientError {
     /// The URL is invalid.
     #[error("{0:?} is not a URL with https or http and a host")]
     Url(String),
-    /// The connection failed.
-    #[error("{0}")]
-    Connect(#[from] backend::BackendError),
+    /// The connection failed, or ended before the response. The text is that of the innermost cause.
+    #[error("{}", innermost_error(.0))]
+    Connection(#[from] legacy::Error),
     /// The timeout elapsed.
     #[error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")]
     Timeout,
     /// The response body ended early or is too large.
     #[error("reading the response: {0}")]
-    Body(String),
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The response has an error status.
     #[error("the server responded {0}: {1}")]
     Status(StatusCode, String),
@@ -78,119 +86,68 @@ impl HttpResponse {
     }
 }
 
-/// A URL that requests are sent to.
-pub struct Endpoint {
-    backend: Backend,
-    /// Path and query.
-    path: String,
-    url: String,
-    credential: Option<HeaderValue>,
-    idle: Mutex<Vec<RequestSender>>,
+/// An HTTP client with a pool of connections. Clones share the pool.
+#[derive(Clone)]
+pub struct HttpClient {
+    pool: Client<Connector, Body>,
+    /// For requests that ask for an upgrade, which HTTP/2 does not have.
+    http1_pool: Client<Connector, Body>,
 }
 
-impl Endpoint {
-    /// An endpoint at a URL; `tls` is used for `https`.
-    pub fn new(url: &str, tls: Arc<ClientConfig>) -> Result<Self, HttpClientError> {
-        let invalid = || HttpClientError::Url(url.to_owned());
-        let parsed: Uri = url.parse().map_err(|_| invalid())?;
-        let host = parsed.host().ok_or_else(invalid)?.trim_matches(['[', ']']).to_owned();
-        let (tls, port) = match parsed.scheme_str() {
-            Some("https") => (Some(tls), 443),
-            Some("http") => (None, 80),
-            _ => return Err(invalid()),
+impl HttpClient {
+    /// A client with a new pool; `tls` is used for `https`.
+    pub fn new(tls: &ClientConfig, dialer: Dialer) -> Self {
+        let pool = |protocols: &[&[u8]]| {
+            let mut tls = tls.clone();
+            tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            Client::builder(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE_TIMEOUT)
+                .pool_max_idle_per_host(MAX_IDLE)
+                .http2_keep_alive_interval(PING.0)
+                .http2_keep_alive_timeout(PING.1)
+                .build(Connector { tls: Arc::new(tls), dialer: dialer.clone() })
         };
-        let path = parsed.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let backend = Backend { host, port: parsed.port_u16().unwrap_or(port), tls };
-        Ok(Self { backend, path, url: url.to_owned(), credential: None, idle: Mutex::default() })
+        Self { pool: pool(&[b"h2", b"http/1.1"]), http1_pool: pool(&[b"http/1.1"]) }
     }
 
-    /// Sends a credential with every request.
-    #[must_use]
-    pub fn with_credential(mut self, credential: Option<HeaderValue>) -> Self {
-        self.credential = credential;
-        self
+    /// Sends a request and waits for the response head; the body is streamed.
+    pub async fn send_request(&self, request: Request<Body>) -> Result<Response<Incoming>, HttpClientError> {
+        let is_upgrade = request.headers().contains_key(header::UPGRADE);
+        let pool = if is_upgrade { &self.http1_pool } else { &self.pool };
+        Ok(pool.request(request).await?)
     }
 
-    /// The URL of the endpoint.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Sends a GET request.
-    pub async fn get(&self, timeout: Duration) -> Result<HttpResponse, HttpClientError> {
-        self.send_within(Method::GET, Bytes::new(), timeout).await
-    }
-
-    /// Sends a POST request with a JSON body.
-    pub async fn post(&self, body: impl Into<Bytes>, timeout: Duration) -> Result<HttpResponse, HttpClientError> {
-        self.send_within(Method::POST, body.into(), timeout).await
-    }
-
-    async fn send_within(
+    /// Sends a request and reads the whole response within `timeout`. A request on a connection that the server has just
+    /// closed is sent once more.
+    pub async fn exchange(
         &self,
-        method: Method,
-        body: Bytes,
+        build_request: impl Fn() -> Request<Bytes>,
         timeout: Duration,
     ) -> Result<HttpResponse, HttpClientError> {
-        tokio::time::timeout(timeout, self.exchange(method, body)).await.map_err(|_| HttpClientError::Timeout)?
-    }
-
-    async fn exchange(&self, method: Method, body: Bytes) -> Result<HttpResponse, HttpClientError> {
-        let mut sender = match self.take_idle() {
-            Some(idle) => idle,
-            None => self.backend.connect().await?,
+        let exchange = async {
+            let response = match self.send_request(build_request().map(full_body)).await {
+                Err(HttpClientError::Connection(error)) if is_closed_connection(&error) => {
+                    self.send_request(build_request().map(full_body)).await
+                }
+                result => result,
+            };
+            let (head, body) = response?.into_parts();
+            let body = Limited::new(body, MAX_RESPONSE).collect().await.map_err(HttpClientError::Body)?;
+            Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
-        let response = match sender.send_request(self.build_request(&method, body.clone())?).await {
-            // An idle connection may have been closed meanwhile.
-            Err(error) if error.is_canceled() || error.is_closed() || error.is_incomplete_message() => {
-                sender = self.backend.connect().await?;
-                sender.send_request(self.build_request(&method, body)?).await.map_err(backend::BackendError::from)?
-            }
-            other => other.map_err(backend::BackendError::from)?,
-        };
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_RESPONSE)
-            .collect()
-            .await
-            .map_err(|error| HttpClientError::Body(error.to_string()))?;
-        self.return_idle(sender);
-        Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
-    }
-
-    fn build_request(&self, method: &Method, body: Bytes) -> Result<Request<crate::Body>, HttpClientError> {
-        let mut request =
-            Request::builder().method(method).uri(&self.path).header(header::HOST, self.backend.host_and_port());
-        request = request.header(header::ACCEPT, "application/json, */*").header(header::USER_AGENT, "kube-apiserver");
-        if *method == Method::POST {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        if let Some(credential) = &self.credential {
-            request = request.header(header::AUTHORIZATION, credential);
-        }
-        request.body(full_body(body)).map_err(|_| HttpClientError::Url(self.url.clone()))
-    }
-
-    fn take_idle(&self) -> Option<RequestSender> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(sender) = idle.pop() {
-            if sender.is_ready() {
-                return Some(sender);
-            }
-        }
-        None
-    }
-
-    fn return_idle(&self, sender: RequestSender) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MAX_IDLE && !sender.is_closed() {
-            idle.push(sender);
-        }
+        tokio::time::timeout(timeout, exchange).await.map_err(|_| HttpClientError::Timeout)?
     }
 }
 
-impl fmt::Debug for Endpoint {
-    /// Leaves out the credential.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({})", self.url)
-    }
+/// Whether the server closed the connection before it responded.
+fn is_closed_connection(error: &legacy::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    cause.is_some_and(|cause| !cause.is_parse() && !cause.is_user() && !cause.is_timeout())
+}
+
+/// The text of the innermost source of an error.
+fn innermost_error(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost_error)
 }

@@ -52,7 +52,7 @@ pub fn is_retryable(result: &Result<HttpResponse, HttpClientError>) -> bool {
                 StatusCode::INTERNAL_SERVER_ERROR | StatusCode::GATEWAY_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
             ) || response.headers.contains_key(header::RETRY_AFTER)
         }
-        Err(HttpClientError::Connect(crate::backend::BackendError::Http(_)) | HttpClientError::Body(_)) => true,
-        Err(_) => false,
+        Err(HttpClientError::Connection(error)) => !error.is_connect(),
+        Err(error) => matches!(error, HttpClientError::Body(_)),
     }
 }

@@ -1,12 +1,16 @@
-//! The CAs that outbound connections trust: a given CA bundle, or the system's.
+//! The TLS configuration of outbound connections: it trusts a CA bundle, or the system's CAs.
 
 use std::{fs, sync::Arc};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls::{
     ClientConfig, RootCertStore,
     client::WantsClientCert,
     crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{
+        CertificateDer,
+        pem::{self, PemObject},
+    },
 };
 
 /// Locations of the system CA bundle in common distributions.
@@ -19,6 +23,26 @@ const SYSTEM_CA_BUNDLES: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
+/// An unusable CA bundle or client certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsConfigError {
+    /// The bundle is not base64.
+    #[error(transparent)]
+    Base64(#[from] base64::DecodeError),
+    /// The bundle is not text.
+    #[error(transparent)]
+    Utf8(#[from] std::string::FromUtf8Error),
+    /// The bundle is not PEM.
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    /// A certificate or key is not supported.
+    #[error(transparent)]
+    Rustls(#[from] rustls::Error),
+    /// The bundle is empty.
+    #[error("no certificate in PEM")]
+    NoCertificate,
+}
+
 /// Returns the system's CAs.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
@@ -30,14 +54,14 @@ fn system_roots() -> RootCertStore {
 }
 
 /// Returns the CAs of a PEM bundle; the system's without a bundle.
-pub fn load_root_certificates(pem: Option<&str>) -> Result<RootCertStore, String> {
+pub fn load_root_certificates(pem: Option<&str>) -> Result<RootCertStore, TlsConfigError> {
     let Some(pem) = pem else { return Ok(system_roots()) };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        roots.add(certificate.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        roots.add(certificate?)?;
     }
     if roots.is_empty() {
-        return Err("no certificate in PEM".to_owned());
+        return Err(TlsConfigError::NoCertificate);
     }
     Ok(roots)
 }
@@ -45,8 +69,14 @@ pub fn load_root_certificates(pem: Option<&str>) -> Result<RootCertStore, String
 /// Starts a TLS client configuration that trusts `roots`; the client certificate is chosen by the caller.
 pub fn client_config_builder(
     roots: RootCertStore,
-) -> Result<rustls::ConfigBuilder<ClientConfig, WantsClientCert>, String> {
+) -> Result<rustls::ConfigBuilder<ClientConfig, WantsClientCert>, TlsConfigError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(builder.with_root_certificates(roots))
+    Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(roots))
+}
+
+/// Returns a TLS configuration that trusts a base64-encoded CA bundle; the system's CAs without a bundle.
+pub fn tls_config_for_bundle(bundle: &str) -> Result<ClientConfig, TlsConfigError> {
+    let pem = String::from_utf8(BASE64_STANDARD.decode(bundle)?)?;
+    let roots = load_root_certificates(Some(pem.as_str()).filter(|pem| !pem.is_empty()))?;
+    Ok(client_config_builder(roots)?.with_no_client_auth())
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{Value, meta};
-use apiserver_core::http_client::{Endpoint, client_config_builder, load_root_certificates};
+use apiserver_core::http_client::{Endpoint, TlsConfigError, client_config_builder, load_root_certificates};
 use rustls::ClientConfig;
 
 use super::{JwtIssuer, keys::RemoteKeySet};
@@ -46,7 +46,7 @@ impl OidcProvider {
     }
 
     async fn discover_keys(&self) -> Result<RemoteKeySet, String> {
-        let tls = self.tls_config()?;
+        let tls = self.tls_config().map_err(|error| error.to_string())?;
         let endpoint = Endpoint::new(&self.discovery_url, tls.clone()).map_err(|error| error.to_string())?;
         let response = endpoint.get(REQUEST_TIMEOUT).await.and_then(|response| response.into_success_body());
         let response = response.map_err(|error| format!("{}: {error}", self.discovery_url))?;
@@ -62,7 +62,7 @@ impl OidcProvider {
         Endpoint::new(keys, tls).map(RemoteKeySet::new).map_err(|error| format!("jwks_uri: {error}"))
     }
 
-    fn tls_config(&self) -> Result<Arc<ClientConfig>, String> {
+    fn tls_config(&self) -> Result<Arc<ClientConfig>, TlsConfigError> {
         Ok(Arc::new(client_config_builder(load_root_certificates(self.authority.as_deref())?)?.with_no_client_auth()))
     }
 }

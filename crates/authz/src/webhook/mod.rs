@@ -12,7 +12,8 @@ use api::{Value, meta};
 use apiserver_core::{
     User,
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
-    http_client::{self, Endpoint, KubeconfigError, ResponseCache, RetryBackoff},
+    http_client::{self, Endpoint, KubeconfigError, RetryBackoff},
+    ttl_cache::TtlCache,
 };
 use async_trait::async_trait;
 use expressions::authorization::Conditions;
@@ -25,7 +26,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Larger requests are not cached, because clients control their size.
 const MAX_CACHED_SIZE: usize = 10_000;
 /// Capacity of the cache; upstream's value.
-const CACHE_CAPACITY: usize = 8192;
+const CACHE_CAPACITY: u64 = 8192;
 
 /// The configuration of a webhook.
 #[derive(Clone, Debug)]
@@ -90,7 +91,7 @@ pub fn from_kubeconfig(file: &Path, version: Version) -> Result<Webhook, Kubecon
 /// Authorizes requests with a webhook.
 pub struct WebhookAuthorizer {
     webhook: Webhook,
-    cache: ResponseCache<ReviewStatus>,
+    cache: TtlCache<String, ReviewStatus>,
 }
 
 /// The status of a SubjectAccessReview.
@@ -104,7 +105,7 @@ struct ReviewStatus {
 impl WebhookAuthorizer {
     /// Authorizes with `webhook`.
     pub fn new(webhook: Webhook) -> Self {
-        Self { webhook, cache: ResponseCache::with_capacity(CACHE_CAPACITY) }
+        Self { webhook, cache: TtlCache::with_capacity(CACHE_CAPACITY) }
     }
 
     /// Whether the match conditions hold.
