@@ -117,7 +117,7 @@ mod tests {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             let AttributesTarget::Resource(asked) = attributes.target else {
-                return Decision::NoOpinion(Reason::failed("no path"));
+                return Decision::NoOpinion(Reason::from_error("no path"));
             };
             let name = &attributes.user.name;
             let why = format!("{name} {} {} {}", attributes.verb, asked.resource, asked.version);

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use api::{Value, status::Status};
 use apiserver_core::loopback;
-use expressions::admission::Input;
+use expressions::admission::AdmissionInput;
 use serde_json::json;
 
 use super::{
@@ -63,8 +63,12 @@ impl<'v> VersionedAttributes<'v> {
     }
 
     /// Builds the evaluation input with parameters and the authorizer of `authorizer.…check()`.
-    pub fn evaluation_input<'a>(&'a self, params: &'a Value, authorizer: &Arc<DeferredAuthorizer>) -> Input<'a> {
-        Input {
+    pub fn evaluation_input<'a>(
+        &'a self,
+        params: &'a Value,
+        authorizer: &Arc<DeferredAuthorizer>,
+    ) -> AdmissionInput<'a> {
+        AdmissionInput {
             object: &self.object,
             old_object: &self.old,
             request: &self.request,

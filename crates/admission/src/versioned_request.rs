@@ -59,7 +59,8 @@ impl VersionedRequest<'_, '_> {
     /// Converts a mutated object back to the request's version, with unknown fields dropped and defaults applied.
     pub async fn restore_request_version(&self, before: &Value, changed: Value) -> Result<Value, Status> {
         let completed = if self.is_own_kind() && self.invocation.resource.custom_schema.is_some() {
-            decode::decode_custom_value(&self.invocation.resource, changed, decode::FieldValidation::Ignore)?.0
+            api::request_body::decode_custom_value(&self.invocation.resource, changed, decode::FieldValidation::Ignore)?
+                .0
         } else {
             let ty = self.object_type()?;
             let mut completed = decode::canonicalize(ty, changed).map_err(Status::internal_error)?.object;

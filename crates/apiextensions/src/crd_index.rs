@@ -11,12 +11,15 @@ use bytes::Bytes;
 use store::{CachedItem, Revision};
 use tokio_util::sync::CancellationToken;
 
-use super::{Rows, approval::Approval, find_condition, gate::Gate, is_true};
-use crate::Definition;
+use super::{ServedResources, api_approval::ApiApproval, create_gate::CreateGate, find_condition, is_condition_true};
+use crate::CrdInfo;
+
+/// The finalizer that keeps a CRD until all its instances are deleted.
+pub const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The state of a CRD that the CRD status controller reconciles from.
 #[derive(Debug)]
-pub struct Summary {
+pub struct CrdSummary {
     /// `metadata.name`.
     pub name: String,
     /// `metadata.uid`.
@@ -24,13 +27,13 @@ pub struct Summary {
     /// `spec.group`.
     pub group: String,
     /// The requested names, `spec.names`.
-    pub wanted: Value,
+    pub requested: Value,
     /// `status.acceptedNames`.
     pub accepted: Value,
     /// The approval condition that is still to be written, if any.
-    pub approval: Option<Approval>,
+    pub approval: Option<ApiApproval>,
     /// Status of the `NamesAccepted` condition; `None` if the condition is not set.
-    pub names: Option<bool>,
+    pub names_accepted: Option<bool>,
     /// Whether the `Established` condition is true.
     pub established: bool,
     /// Whether the CRD has a deletion timestamp.
@@ -42,13 +45,13 @@ pub struct Summary {
 /// Index of CRDs, fed by the watch cache.
 #[derive(Default)]
 pub struct CrdIndex {
-    definitions: BTreeMap<String, Arc<Definition>>,
-    summaries: BTreeMap<String, Arc<Summary>>,
+    crds: BTreeMap<String, Arc<CrdInfo>>,
+    summaries: BTreeMap<String, Arc<CrdSummary>>,
     /// By UID of the CRD.
-    lives: HashMap<String, CrdState>,
+    states: HashMap<String, CrdState>,
     /// Change tokens by CRD name; cancelled when the CRD changes or is deleted.
-    ended: HashMap<String, CancellationToken>,
-    rows: Arc<Rows>,
+    change_tokens: HashMap<String, CancellationToken>,
+    served: Arc<ServedResources>,
     changed: bool,
 }
 
@@ -56,151 +59,150 @@ pub struct CrdIndex {
 #[derive(Default)]
 struct CrdState {
     /// Admits creates of instances until the CRD terminates.
-    gate: Arc<Gate>,
+    gate: Arc<CreateGate>,
     /// Revision from which the CRD is served; all its instances are newer.
-    born: Revision,
+    served_since: Revision,
 }
 
 impl CrdIndex {
     /// Returns the resources of all served CRDs.
-    pub fn rows(&self) -> &Arc<Rows> {
-        &self.rows
+    pub fn served_resources(&self) -> &Arc<ServedResources> {
+        &self.served
     }
 
     /// Returns the gate that creates of instances pass; `None` if the CRD is deleted.
-    pub fn gate(&self, definition: &Definition) -> Option<Arc<Gate>> {
-        self.lives.get(&definition.uid).map(|life| life.gate.clone())
+    pub fn create_gate(&self, crd: &CrdInfo) -> Option<Arc<CreateGate>> {
+        self.states.get(&crd.uid).map(|state| state.gate.clone())
     }
 
     /// Returns the revision from which the CRD is served; `None` if the CRD is deleted.
-    pub fn born(&self, definition: &Definition) -> Option<Revision> {
-        self.lives.get(&definition.uid).map(|life| life.born)
+    pub fn served_since(&self, crd: &CrdInfo) -> Option<Revision> {
+        self.states.get(&crd.uid).map(|state| state.served_since)
     }
 
     /// Whether the CRD's name now belongs to another CRD, or to a changed one.
-    pub fn is_replaced(&self, definition: &Definition) -> bool {
-        self.definitions.get(&definition.name).is_some_and(|known| !known.is_like(definition))
+    pub fn is_replaced(&self, crd: &CrdInfo) -> bool {
+        self.crds.get(&crd.name).is_some_and(|known| !known.serves_same_resources(crd))
     }
 
     /// Returns a token that is cancelled when the CRD changes or is deleted.
-    pub fn ended(&self, definition: &Definition) -> CancellationToken {
-        let known = self.definitions.get(&definition.name).filter(|known| known.is_like(definition));
-        let token = known.and_then(|known| self.ended.get(&known.name)).cloned();
+    pub fn change_token(&self, crd: &CrdInfo) -> CancellationToken {
+        let known = self.crds.get(&crd.name).filter(|known| known.serves_same_resources(crd));
+        let token = known.and_then(|known| self.change_tokens.get(&known.name)).cloned();
         token.unwrap_or_else(|| {
-            let over = CancellationToken::new();
-            over.cancel();
-            over
+            let cancelled = CancellationToken::new();
+            cancelled.cancel();
+            cancelled
         })
     }
 
     /// Returns the summary of a CRD.
-    pub fn summary(&self, name: &str) -> Option<Arc<Summary>> {
+    pub fn summary(&self, name: &str) -> Option<Arc<CrdSummary>> {
         self.summaries.get(name).cloned()
     }
 
     /// Returns the summaries of all CRDs.
-    pub fn summaries(&self) -> Vec<Arc<Summary>> {
+    pub fn summaries(&self) -> Vec<Arc<CrdSummary>> {
         self.summaries.values().cloned().collect()
     }
 
     /// Whether the index holds no state of any CRD.
     pub fn is_empty(&self) -> bool {
-        let known = self.definitions.is_empty() && self.summaries.is_empty();
-        known && self.lives.is_empty() && self.ended.is_empty() && self.rows.all().is_empty()
+        let known = self.crds.is_empty() && self.summaries.is_empty();
+        known && self.states.is_empty() && self.change_tokens.is_empty() && self.served.all_resources().is_empty()
     }
 
-    fn keep(&mut self, name: &str, object: &Value, (document, revision): (&Bytes, Revision)) {
-        self.summaries.insert(name.to_owned(), Arc::new(Summary::of(name, object)));
+    fn insert_crd(&mut self, name: &str, object: &Value, (document, revision): (&Bytes, Revision)) {
+        self.summaries.insert(name.to_owned(), Arc::new(CrdSummary::from_object(name, object)));
         // An established CRD whose new names conflict stays served under its accepted names.
-        let usable = ["NamesAccepted", "Established"].iter().any(|condition| is_true(object, condition));
-        let known = self.definitions.get(name);
-        if usable && known.is_some_and(|known| known.is_same(object)) {
+        let usable = ["NamesAccepted", "Established"].iter().any(|condition| is_condition_true(object, condition));
+        let known = self.crds.get(name);
+        if usable && known.is_some_and(|known| known.matches_stored(object)) {
             return;
         }
-        match usable.then(|| Definition::new(object, document)).flatten() {
-            Some(definition) => self.serve(name, definition, revision),
-            None => self.drop(name),
+        match usable.then(|| CrdInfo::new(object, document)).flatten() {
+            Some(crd) => self.serve_crd(name, crd, revision),
+            None => self.remove_crd(name),
         }
     }
 
-    fn serve(&mut self, name: &str, definition: Definition, revision: Revision) {
-        self.drop_other(name, &definition.uid);
+    fn serve_crd(&mut self, name: &str, crd: CrdInfo, revision: Revision) {
+        self.remove_other_uid(name, &crd.uid);
         // Termination alone does not cancel the token: watches still receive the deletions of instances.
-        let same = self.definitions.get(name).is_some_and(|known| known.is_like(&definition));
-        if !same && let Some(before) = self.ended.insert(name.to_owned(), CancellationToken::new()) {
+        let same = self.crds.get(name).is_some_and(|known| known.serves_same_resources(&crd));
+        if !same && let Some(before) = self.change_tokens.insert(name.to_owned(), CancellationToken::new()) {
             before.cancel();
         }
-        let life = self.lives.entry(definition.uid.clone());
-        let life = life.or_insert_with(|| CrdState { born: revision, ..CrdState::default() });
-        if definition.terminating {
-            life.gate.close();
+        let state = self.states.entry(crd.uid.clone());
+        let state = state.or_insert_with(|| CrdState { served_since: revision, ..CrdState::default() });
+        if crd.terminating {
+            state.gate.close();
         }
-        self.definitions.insert(name.to_owned(), Arc::new(definition));
+        self.crds.insert(name.to_owned(), Arc::new(crd));
         self.changed = true;
     }
 
     /// Removes a CRD of the same name that has another UID.
-    fn drop_other(&mut self, name: &str, uid: &str) {
-        if self.definitions.get(name).is_some_and(|known| known.uid != uid) {
-            self.drop(name);
+    fn remove_other_uid(&mut self, name: &str, uid: &str) {
+        if self.crds.get(name).is_some_and(|known| known.uid != uid) {
+            self.remove_crd(name);
         }
     }
 
-    fn drop(&mut self, name: &str) {
-        if let Some(known) = self.definitions.remove(name) {
+    fn remove_crd(&mut self, name: &str) {
+        if let Some(known) = self.crds.remove(name) {
             self.changed = true;
-            if let Some(life) = self.lives.remove(&known.uid) {
-                life.gate.close();
+            if let Some(state) = self.states.remove(&known.uid) {
+                state.gate.close();
             }
         }
-        if let Some(ended) = self.ended.remove(name) {
-            ended.cancel();
+        if let Some(token) = self.change_tokens.remove(name) {
+            token.cancel();
         }
     }
 }
 
 impl Indexer for CrdIndex {
-    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
-        self.keep(place.name, object, (&object.to_string().into(), 0));
+    fn insert_object(&mut self, key: ObjectKey<'_>, object: &Value) {
+        self.insert_crd(key.name, object, (&object.to_string().into(), 0));
     }
 
-    fn insert_item(&mut self, place: ObjectKey<'_>, object: &Value, item: &CachedItem) {
-        self.keep(place.name, object, (&item.record.value, item.record.revision));
+    fn insert_item(&mut self, key: ObjectKey<'_>, object: &Value, item: &CachedItem) {
+        self.insert_crd(key.name, object, (&item.record.value, item.record.revision));
     }
 
-    fn remove_object(&mut self, place: ObjectKey<'_>) {
-        self.summaries.remove(place.name);
-        self.drop(place.name);
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        self.summaries.remove(key.name);
+        self.remove_crd(key.name);
     }
 
     fn clear(&mut self) {
-        let names: Vec<String> = self.definitions.keys().cloned().collect();
-        names.iter().for_each(|name| self.drop(name));
+        let names: Vec<String> = self.crds.keys().cloned().collect();
+        names.iter().for_each(|name| self.remove_crd(name));
         self.summaries.clear();
         self.changed = true;
     }
 
     fn rebuild(&mut self) {
         if std::mem::take(&mut self.changed) {
-            self.rows = Arc::new(Rows::new(self.definitions.values(), self.rows.generation + 1));
+            self.served = Arc::new(ServedResources::new(self.crds.values(), self.served.generation + 1));
         }
     }
 }
 
-impl Summary {
-    fn of(name: &str, object: &Value) -> Self {
-        const FINALIZER: &str = super::crd_status_controller::FINALIZER;
+impl CrdSummary {
+    fn from_object(name: &str, object: &Value) -> Self {
         Self {
             name: name.to_owned(),
             uid: meta::uid(object).to_owned(),
             group: meta::string_at(object, &["spec", "group"]).to_owned(),
-            wanted: object["spec"]["names"].clone(),
+            requested: object["spec"]["names"].clone(),
             accepted: object["status"]["acceptedNames"].clone(),
-            approval: Approval::of(object).filter(|approval| !approval.is_told(object)),
-            names: find_condition(object, "NamesAccepted").map(|condition| condition["status"] == "True"),
-            established: is_true(object, "Established"),
+            approval: ApiApproval::compute(object).filter(|approval| !approval.is_recorded(object)),
+            names_accepted: find_condition(object, "NamesAccepted").map(|condition| condition["status"] == "True"),
+            established: is_condition_true(object, "Established"),
             deleting: meta::is_deleting(object),
-            finalizer: meta::finalizers(object).any(|finalizer| finalizer == FINALIZER),
+            finalizer: meta::finalizers(object).any(|finalizer| finalizer == CRD_FINALIZER),
         }
     }
 }
@@ -213,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    fn definition(generation: u64) -> Value {
+    fn crd_of_generation(generation: u64) -> Value {
         let condition = |kind: &str| json!({"type": kind, "status": "True"});
         let names = json!({"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"});
         let schema = json!({"openAPIV3Schema": {"type": "object"}});
@@ -224,24 +226,24 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_definitions_that_changed_or_went() {
-        let place =
-            ObjectKey { resource: super::super::definitions().unwrap(), namespace: "", name: "boats.example.io" };
+    fn changed_and_deleted_crds_leave_no_state() {
+        let key =
+            ObjectKey { resource: super::super::crd_resource().unwrap(), namespace: "", name: "boats.example.io" };
         let mut served = CrdIndex::default();
-        let mut before: Vec<Weak<Definition>> = Vec::new();
+        let mut before: Vec<Weak<CrdInfo>> = Vec::new();
         for generation in 0..20 {
-            served.insert_object(place, &definition(generation));
+            served.insert_object(key, &crd_of_generation(generation));
             served.rebuild();
-            let row = served.rows().row("example.io", "v1", "boats").unwrap();
-            let known = &served.definitions["boats.example.io"];
-            assert!(!served.ended(known).is_cancelled() && row.kind == "Boat");
+            let resource = served.served_resources().resource("example.io", "v1", "boats").unwrap();
+            let known = &served.crds["boats.example.io"];
+            assert!(!served.change_token(known).is_cancelled() && resource.kind == "Boat");
             before.push(Arc::downgrade(known));
         }
         assert_eq!(before.iter().filter(|known| known.upgrade().is_some()).count(), 1, "the last is there");
-        served.insert_object(place, &definition(19));
+        served.insert_object(key, &crd_of_generation(19));
         served.rebuild();
-        assert_eq!(served.rows().generation, 20, "what is the same makes no new rows");
-        served.remove_object(place);
+        assert_eq!(served.served_resources().generation, 20, "what is the same makes no new rows");
+        served.remove_object(key);
         served.rebuild();
         assert!(before.iter().all(|known| known.upgrade().is_none()));
         assert!(served.is_empty());

@@ -43,7 +43,7 @@ impl DeferredConverter {
     /// Runs `change` until all conversions that it needs are known.
     pub async fn run_converted<T>(
         &self,
-        definitions: &CustomResourceDefinitions,
+        crds: &CustomResourceDefinitions,
         resource: &Resource,
         mut change: impl FnMut() -> T,
     ) -> T {
@@ -53,7 +53,7 @@ impl DeferredConverter {
             if pending.is_empty() {
                 return outcome;
             }
-            self.conversions.resolve(convert_pending(definitions, resource, &pending).await);
+            self.conversions.resolve(convert_pending(crds, resource, &pending).await);
         }
     }
 
@@ -65,7 +65,7 @@ impl DeferredConverter {
 
 /// Converts objects with one webhook call per version.
 async fn convert_pending(
-    definitions: &CustomResourceDefinitions,
+    crds: &CustomResourceDefinitions,
     resource: &Resource,
     pending: &[PendingConversion],
 ) -> Vec<Result<Value, Status>> {
@@ -76,7 +76,7 @@ async fn convert_pending(
     let mut results = vec![Ok(Value::Null); pending.len()];
     for (api_version, indexes) in by_version {
         let objects = indexes.iter().map(|index| pending[*index].object.clone()).collect();
-        let mut converted = definitions.in_other_version(resource, objects, api_version).await.map(Vec::into_iter);
+        let mut converted = crds.convert_to_version(resource, objects, api_version).await.map(Vec::into_iter);
         for index in indexes {
             results[index] = match &mut converted {
                 Ok(objects) => Ok(objects.next().unwrap_or_default()),

@@ -5,12 +5,12 @@ use api::Value;
 
 /// A parsed JSONPath.
 #[derive(Debug)]
-pub struct Path {
-    steps: Vec<Step>,
+pub struct JsonPath {
+    steps: Vec<JsonPathStep>,
 }
 
 #[derive(Debug)]
-enum Step {
+enum JsonPathStep {
     Field(String),
     /// Wildcard: all fields or elements.
     All,
@@ -18,68 +18,68 @@ enum Step {
     Deep,
     Index(i64),
     Slice(Option<i64>, Option<i64>, i64),
-    Union(Vec<Step>),
-    Filter(Filter),
+    Union(Vec<JsonPathStep>),
+    Filter(JsonPathFilter),
 }
 
 #[derive(Debug)]
-struct Filter {
-    left: Path,
-    operator: Option<(String, Operand)>,
+struct JsonPathFilter {
+    left: JsonPath,
+    operator: Option<(String, FilterOperand)>,
 }
 
 #[derive(Debug)]
-enum Operand {
-    Path(Path),
+enum FilterOperand {
+    Path(JsonPath),
     Value(Value),
 }
 
 /// Maximum depth of recursive descent and of nested paths.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
-impl Path {
+impl JsonPath {
     /// Parses a path such as `.spec.ports[?(@.name=="http")].port`; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::parse_at(text.trim(), 0)
+        Self::parse_nested(text.trim(), 0)
     }
 
-    fn parse_at(text: &str, depth: usize) -> Option<Self> {
-        if depth > DEPTH {
+    fn parse_nested(text: &str, depth: usize) -> Option<Self> {
+        if depth > MAX_DEPTH {
             return None;
         }
         let mut rest = text.strip_prefix(['$', '@']).unwrap_or(text);
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix("..") {
-                steps.push(Step::Deep);
+                steps.push(JsonPathStep::Deep);
                 rest = after;
                 if !rest.starts_with('[') {
-                    rest = name(rest, &mut steps)?;
+                    rest = parse_name(rest, &mut steps)?;
                 }
             } else if let Some(after) = rest.strip_prefix('.') {
-                rest = if after.starts_with('[') { after } else { name(after, &mut steps)? };
+                rest = if after.starts_with('[') { after } else { parse_name(after, &mut steps)? };
             } else if let Some(after) = rest.strip_prefix('[') {
-                let end = closing(after)?;
-                steps.push(bracket(&after[..end], depth)?);
+                let end = find_closing_bracket(after)?;
+                steps.push(parse_bracket(&after[..end], depth)?);
                 rest = &after[end + 1..];
             } else {
-                rest = name(rest, &mut steps)?;
+                rest = parse_name(rest, &mut steps)?;
             }
         }
         Some(Self { steps })
     }
 
     /// Returns all values that the path matches.
-    pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
+    pub fn find_values<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         self.steps.iter().fold(vec![value], |found, step| {
             let mut next = Vec::new();
-            found.into_iter().for_each(|value| step.apply(value, &mut next));
+            found.into_iter().for_each(|value| step.apply_to(value, &mut next));
             next
         })
     }
 }
 
-fn name<'t>(text: &'t str, steps: &mut Vec<Step>) -> Option<&'t str> {
+fn parse_name<'t>(text: &'t str, steps: &mut Vec<JsonPathStep>) -> Option<&'t str> {
     let mut name = String::new();
     let mut letters = text.char_indices();
     let mut end = text.len();
@@ -95,14 +95,14 @@ fn name<'t>(text: &'t str, steps: &mut Vec<Step>) -> Option<&'t str> {
     }
     match name.as_str() {
         "" => return text.is_empty().then_some(""),
-        "*" => steps.push(Step::All),
-        _ => steps.push(Step::Field(name)),
+        "*" => steps.push(JsonPathStep::All),
+        _ => steps.push(JsonPathStep::Field(name)),
     }
     Some(&text[end..])
 }
 
 /// Returns the position of the bracket that closes an already opened one.
-fn closing(text: &str) -> Option<usize> {
+fn find_closing_bracket(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
         match (quote, c) {
@@ -118,35 +118,39 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(text: &str, depth: usize) -> Option<Step> {
+fn parse_bracket(text: &str, depth: usize) -> Option<JsonPathStep> {
     let text = text.trim();
     if let Some(filter) = text.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
-        return Some(Step::Filter(parse_filter(filter.trim(), depth)?));
+        return Some(JsonPathStep::Filter(parse_filter(filter.trim(), depth)?));
     }
     if text == "*" {
-        return Some(Step::All);
+        return Some(JsonPathStep::All);
     }
-    if let Some(name) = quoted(text) {
-        return Some(Step::Field(name));
+    if let Some(name) = parse_quoted(text) {
+        return Some(JsonPathStep::Field(name));
     }
     if text.contains(',') {
-        return text.split(',').map(|part| bracket(part, depth + 1)).collect::<Option<Vec<_>>>().map(Step::Union);
+        return text
+            .split(',')
+            .map(|part| parse_bracket(part, depth + 1))
+            .collect::<Option<Vec<_>>>()
+            .map(JsonPathStep::Union);
     }
     if text.contains(':') {
         let mut parts = text.split(':').map(|part| (!part.is_empty()).then(|| part.trim().parse::<i64>()).transpose());
         let mut next = || parts.next().unwrap_or(Ok(None)).ok();
-        return Some(Step::Slice(next()?, next()?, next()?.unwrap_or(1)));
+        return Some(JsonPathStep::Slice(next()?, next()?, next()?.unwrap_or(1)));
     }
-    text.parse().ok().map(Step::Index)
+    text.parse().ok().map(JsonPathStep::Index)
 }
 
-fn quoted(text: &str) -> Option<String> {
+fn parse_quoted(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     let inner = text[1..].strip_suffix(quote)?;
     (!inner.contains(quote)).then(|| inner.to_owned())
 }
 
-fn parse_filter(text: &str, depth: usize) -> Option<Filter> {
+fn parse_filter(text: &str, depth: usize) -> Option<JsonPathFilter> {
     const OPERATORS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -158,30 +162,32 @@ fn parse_filter(text: &str, depth: usize) -> Option<Filter> {
                 let Some(operator) = OPERATORS.iter().find(|operator| text[at..].starts_with(**operator)) else {
                     continue;
                 };
-                let left = Path::parse_at(text[..at].trim(), depth + 1)?;
+                let left = JsonPath::parse_nested(text[..at].trim(), depth + 1)?;
                 let right = text[at + operator.len()..].trim();
                 let right = match right.strip_prefix(['@', '$']) {
-                    Some(_) => Operand::Path(Path::parse_at(right, depth + 1)?),
-                    None => Operand::Value(match quoted(right) {
+                    Some(_) => FilterOperand::Path(JsonPath::parse_nested(right, depth + 1)?),
+                    None => FilterOperand::Value(match parse_quoted(right) {
                         Some(text) => text.into(),
                         None => serde_json::from_str(right).ok()?,
                     }),
                 };
-                return Some(Filter { left, operator: Some(((*operator).to_owned(), right)) });
+                return Some(JsonPathFilter { left, operator: Some(((*operator).to_owned(), right)) });
             }
         }
     }
-    Some(Filter { left: Path::parse_at(text, depth + 1)?, operator: None })
+    Some(JsonPathFilter { left: JsonPath::parse_nested(text, depth + 1)?, operator: None })
 }
 
-impl Step {
-    fn apply<'v>(&self, value: &'v Value, out: &mut Vec<&'v Value>) {
+impl JsonPathStep {
+    fn apply_to<'v>(&self, value: &'v Value, out: &mut Vec<&'v Value>) {
         match self {
-            Step::Field(name) => out.extend(value.get(name)),
-            Step::All => out.extend(children(value)),
-            Step::Deep => deep(value, 0, out),
-            Step::Index(at) => out.extend(value.as_array().and_then(|items| items.get(place(*at, items.len())?))),
-            Step::Slice(from, to, step) => {
+            JsonPathStep::Field(name) => out.extend(value.get(name)),
+            JsonPathStep::All => out.extend(child_values(value)),
+            JsonPathStep::Deep => collect_descendants(value, 0, out),
+            JsonPathStep::Index(at) => {
+                out.extend(value.as_array().and_then(|items| items.get(resolve_index(*at, items.len())?)))
+            }
+            JsonPathStep::Slice(from, to, step) => {
                 let Some(items) = value.as_array() else { return };
                 let length = items.len() as i64;
                 let bound = |at: i64| if at < 0 { at + length } else { at }.clamp(0, length) as usize;
@@ -190,39 +196,39 @@ impl Step {
                     out.extend(items[from..to].iter().step_by(usize::try_from(*step).unwrap_or(1).max(1)));
                 }
             }
-            Step::Union(steps) => steps.iter().for_each(|step| step.apply(value, out)),
-            Step::Filter(filter) => out.extend(children(value).filter(|item| filter.holds(item))),
+            JsonPathStep::Union(steps) => steps.iter().for_each(|step| step.apply_to(value, out)),
+            JsonPathStep::Filter(filter) => out.extend(child_values(value).filter(|item| filter.matches_item(item))),
         }
     }
 }
 
-fn place(at: i64, length: usize) -> Option<usize> {
+fn resolve_index(at: i64, length: usize) -> Option<usize> {
     usize::try_from(if at < 0 { at + length as i64 } else { at }).ok()
 }
 
-fn children(value: &Value) -> impl Iterator<Item = &Value> {
+fn child_values(value: &Value) -> impl Iterator<Item = &Value> {
     let items = value.as_array().into_iter().flatten();
     items.chain(value.as_object().into_iter().flat_map(|map| map.values()))
 }
 
-fn deep<'v>(value: &'v Value, depth: usize, out: &mut Vec<&'v Value>) {
-    if depth > DEPTH {
+fn collect_descendants<'v>(value: &'v Value, depth: usize, out: &mut Vec<&'v Value>) {
+    if depth > MAX_DEPTH {
         return;
     }
     out.push(value);
-    children(value).for_each(|child| deep(child, depth + 1, out));
+    child_values(value).for_each(|child| collect_descendants(child, depth + 1, out));
 }
 
-impl Filter {
-    fn holds(&self, item: &Value) -> bool {
-        let found = self.left.find(item);
+impl JsonPathFilter {
+    fn matches_item(&self, item: &Value) -> bool {
+        let found = self.left.find_values(item);
         let Some((operator, right)) = &self.operator else { return !found.is_empty() };
         let right = match right {
-            Operand::Path(path) => match path.find(item).as_slice() {
+            FilterOperand::Path(path) => match path.find_values(item).as_slice() {
                 [one] => (*one).clone(),
                 _ => return false,
             },
-            Operand::Value(value) => value.clone(),
+            FilterOperand::Value(value) => value.clone(),
         };
         let [left] = found.as_slice() else { return false };
         let order = match (left, &right) {
@@ -250,27 +256,27 @@ mod tests {
 
     use super::*;
 
-    fn check(path: &str, want: &[Value]) {
+    fn assert_matches(path: &str, want: &[Value]) {
         let object = json!({"spec": {"tags": ["a", "b"], "size": 3},
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Old", "status": "False"}]},
             "metadata": {"labels": {"example.com/x": "y"}}});
-        let found = Path::parse(path).expect(path);
-        assert_eq!(found.find(&object).into_iter().cloned().collect::<Vec<_>>(), want, "{path}");
+        let found = JsonPath::parse(path).expect(path);
+        assert_eq!(found.find_values(&object).into_iter().cloned().collect::<Vec<_>>(), want, "{path}");
     }
 
     #[test]
-    fn paths_lead_to_values() {
-        check(".spec.size", &[json!(3)]);
-        check(".spec.tags", &[json!(["a", "b"])]);
-        check(".spec.tags[*]", &[json!("a"), json!("b")]);
-        check(".spec.tags[-1]", &[json!("b")]);
-        check(".spec.tags[0:1]", &[json!("a")]);
-        check(".status.conditions[?(@.type==\"Ready\")].status", &[json!("True")]);
-        check(".status.conditions[?(@.type=='Ready')].status", &[json!("True")]);
-        check(".metadata.labels.example\\.com/x", &[json!("y")]);
-        check(".metadata.labels['example.com/x']", &[json!("y")]);
-        check("..type", &[json!("Ready"), json!("Old")]);
-        check(".nope.nope", &[]);
-        assert!(Path::parse(".spec[").is_none());
+    fn paths_match_values() {
+        assert_matches(".spec.size", &[json!(3)]);
+        assert_matches(".spec.tags", &[json!(["a", "b"])]);
+        assert_matches(".spec.tags[*]", &[json!("a"), json!("b")]);
+        assert_matches(".spec.tags[-1]", &[json!("b")]);
+        assert_matches(".spec.tags[0:1]", &[json!("a")]);
+        assert_matches(".status.conditions[?(@.type==\"Ready\")].status", &[json!("True")]);
+        assert_matches(".status.conditions[?(@.type=='Ready')].status", &[json!("True")]);
+        assert_matches(".metadata.labels.example\\.com/x", &[json!("y")]);
+        assert_matches(".metadata.labels['example.com/x']", &[json!("y")]);
+        assert_matches("..type", &[json!("Ready"), json!("Old")]);
+        assert_matches(".nope.nope", &[]);
+        assert!(JsonPath::parse(".spec[").is_none());
     }
 }

@@ -4,29 +4,31 @@
 //! that no built-in resource serves. [`crd_status_controller`] maintains the conditions of CRDs and deletes instances
 //! before their CRD is removed.
 
-mod approval;
-mod columns;
-mod convert;
-mod correlate;
+mod api_approval;
+mod correlation;
+mod crd_document_cache;
+mod crd_finalizer;
 mod crd_index;
+mod crd_info;
+mod crd_registration;
+mod crd_status;
 pub mod crd_status_controller;
-mod default;
+mod create_gate;
+mod defaulting;
 mod deferred_converter;
-mod definition;
-mod gate;
-mod instances;
+mod format;
+mod json_members;
 mod jsonpath;
-mod members;
-mod names;
+mod names_accepted;
 pub mod openapi;
-mod pages;
-mod prune;
-mod rows;
-pub mod rules;
-pub mod schema;
+mod pruning;
+mod schema_validation;
 mod served_openapi;
-mod services;
-mod validate;
+mod served_resources;
+pub mod structural_schema;
+mod table_convertor;
+pub mod validation_rules;
+mod webhook_converter;
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,25 +37,24 @@ use api::{
     schema::{Resource, ResourceRef},
     status::Status,
 };
-use apiserver_core::{
-    cache_index::CacheIndex, document, loopback, storage::CustomResources, webhook::WebhookClients,
-};
+use apiserver_core::{cache_index::CacheIndex, document, loopback, storage::CustomResources, webhook::WebhookClients};
+pub use crd_document_cache::CrdDocumentCache;
+pub use crd_info::{ConversionStrategy, CrdInfo, CrdVersion, ScalePaths, validate_crd_rules, version_order};
+pub use create_gate::InFlightCreate;
 pub use deferred_converter::DeferredConverter;
-pub use definition::{Conversion, Definition, Scale, Version, check, version_order};
-pub use gate::Entered;
-pub use pages::Pages;
-pub use rows::Rows;
+pub use served_resources::ServedResources;
 use store::{Revision, WatchCache};
 use tokio_util::sync::CancellationToken;
 
-use self::crd_index::{CrdIndex, Summary};
+pub use self::crd_index::CRD_FINALIZER;
+use self::crd_index::{CrdIndex, CrdSummary};
 
 /// Timeout of a CRD create for waiting on the `NamesAccepted` condition.
-const MOMENT: Duration = Duration::from_secs(1);
+const NAMES_ACCEPTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Index of CRDs and of the resources they serve.
 pub struct CustomResourceDefinitions {
-    live: CacheIndex<CrdIndex>,
+    index: CacheIndex<CrdIndex>,
     cache: Arc<WatchCache>,
     prefix: String,
     webhook_clients: Arc<WebhookClients>,
@@ -62,31 +63,31 @@ pub struct CustomResourceDefinitions {
 impl CustomResourceDefinitions {
     /// Builds the index from a watch cache.
     pub fn new(cache: &Arc<WatchCache>, webhook_clients: &Arc<WebhookClients>) -> Result<Self, store::StoreError> {
-        let resource = definitions().map_err(|status| store::StoreError::Unusable(status.message))?;
-        let live = CacheIndex::new(cache, &[resource], CrdIndex::default())?;
+        let resource = crd_resource().map_err(|status| store::StoreError::Unusable(status.message))?;
+        let index = CacheIndex::new(cache, &[resource], CrdIndex::default())?;
         let prefix = document::storage_key(resource, "", "");
-        Ok(Self { live, cache: cache.clone(), prefix, webhook_clients: webhook_clients.clone() })
+        Ok(Self { index, cache: cache.clone(), prefix, webhook_clients: webhook_clients.clone() })
     }
 
     /// Returns the resource with a group, version and plural name.
-    pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
-        self.live.read(|served| served.rows().row(group, version, plural))
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
+        self.index.read(|served| served.served_resources().resource(group, version, plural))
     }
 
     /// Returns the resource whose objects have a kind.
-    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
-        self.live.read(|served| served.rows().row_of_kind(group, version, kind))
+    pub fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
+        self.index.read(|served| served.served_resources().resource_of_kind(group, version, kind))
     }
 
     /// Returns a snapshot of all served custom resources.
-    pub fn rows(&self) -> Arc<Rows> {
-        self.live.read(|served| served.rows().clone())
+    pub fn served_resources(&self) -> Arc<ServedResources> {
+        self.index.read(|served| served.served_resources().clone())
     }
 
     /// Registers a create of a custom resource for as long as the result is held; forbidden while the CRD terminates.
-    pub fn enter(&self, resource: &Resource, name: &str) -> Result<Option<Entered>, Status> {
-        let Some(version) = version_of(resource) else { return Ok(None) };
-        let gate = self.live.read(|served| served.gate(&version.definition));
+    pub fn begin_create(&self, resource: &Resource, name: &str) -> Result<Option<InFlightCreate>, Status> {
+        let Some(version) = crd_version(resource) else { return Ok(None) };
+        let gate = self.index.read(|served| served.create_gate(&version.crd));
         match gate.and_then(|gate| gate.enter()) {
             Some(entered) => Ok(Some(entered)),
             None => {
@@ -98,9 +99,9 @@ impl CustomResourceDefinitions {
 
     /// Rejects revisions from before the CRD was served as `Compacted`: an earlier CRD of the same name may have owned
     /// them.
-    pub fn reaches(&self, resource: &Resource, requested: Revision) -> Result<(), store::StoreError> {
-        let Some(version) = version_of(resource) else { return Ok(()) };
-        match self.live.read(|served| served.born(&version.definition)) {
+    pub fn check_revision(&self, resource: &Resource, requested: Revision) -> Result<(), store::StoreError> {
+        let Some(version) = crd_version(resource) else { return Ok(()) };
+        match self.index.read(|served| served.served_since(&version.crd)) {
             Some(oldest) if requested < oldest => Err(store::StoreError::Compacted { requested, oldest }),
             _ => Ok(()),
         }
@@ -108,85 +109,85 @@ impl CustomResourceDefinitions {
 
     /// Whether the CRD of this resource has been changed or recreated.
     pub fn is_replaced(&self, resource: &Resource) -> bool {
-        let replaced = |version: &Version| self.live.read(|served| served.is_replaced(&version.definition));
-        version_of(resource).is_some_and(replaced)
+        let replaced = |version: &CrdVersion| self.index.read(|served| served.is_replaced(&version.crd));
+        crd_version(resource).is_some_and(replaced)
     }
 
     /// Returns a token that is cancelled when the resource's CRD changes or is deleted; `None` for built-in resources.
-    pub fn ended(&self, resource: &Resource) -> Option<CancellationToken> {
-        let version = version_of(resource)?;
-        Some(self.live.read(|served| served.ended(&version.definition)))
+    pub fn change_token(&self, resource: &Resource) -> Option<CancellationToken> {
+        let version = crd_version(resource)?;
+        Some(self.index.read(|served| served.change_token(&version.crd)))
     }
 
     /// Waits until the index contains every write acknowledged before the call.
-    pub async fn freshen(&self) {
-        self.live.read_fresh(|_| ()).await;
+    pub async fn wait_until_fresh(&self) {
+        self.index.read_fresh(|_| ()).await;
     }
 
-    /// Waits until the CRD's `NamesAccepted` condition is set, for at most `MOMENT`.
-    pub async fn settled(&self, object: &Value) {
+    /// Waits until the CRD's `NamesAccepted` condition is set, for at most [`NAMES_ACCEPTED_TIMEOUT`].
+    pub async fn wait_until_names_accepted(&self, object: &Value) {
         let (name, uid) = (meta::name(object), meta::uid(object));
-        let is_decided = |summary: Arc<Summary>| summary.uid == uid && summary.names.is_some();
+        let is_decided = |summary: Arc<CrdSummary>| summary.uid == uid && summary.names_accepted.is_some();
         let decided = |served: &CrdIndex| served.summary(name).is_some_and(is_decided);
         let mut watcher = match self.cache.watch_prefix(&self.prefix, self.cache.cached_snapshot(&self.prefix).revision)
         {
             Ok(watcher) => watcher,
-            Err(error) => return tracing::warn!(%error, "definitions cannot be followed"),
+            Err(error) => return tracing::warn!(%error, "CRD index: watch failed, not waiting for NamesAccepted"),
         };
         let waiting = async {
-            while !self.live.read(decided) {
+            while !self.index.read(decided) {
                 watcher.wait_for_change().await;
                 // The changes themselves are read from the index.
                 let _ = watcher.take_changes(usize::MAX);
             }
         };
-        if tokio::time::timeout(MOMENT, waiting).await.is_err() {
-            tracing::warn!(name, "a definition waits for its conditions");
+        if tokio::time::timeout(NAMES_ACCEPTED_TIMEOUT, waiting).await.is_err() {
+            tracing::warn!(name, "CRD index: NamesAccepted not set in time, continuing");
         }
     }
 
     /// Whether the index holds no state of any CRD.
     pub fn is_empty(&self) -> bool {
-        self.live.read(CrdIndex::is_empty)
+        self.index.read(CrdIndex::is_empty)
     }
 
     /// Returns the summary of a CRD.
-    fn summary(&self, name: &str) -> Option<Arc<Summary>> {
-        self.live.read(|served| served.summary(name))
+    fn summary(&self, name: &str) -> Option<Arc<CrdSummary>> {
+        self.index.read(|served| served.summary(name))
     }
 
     /// Returns the summaries of all CRDs.
-    fn summaries(&self) -> Vec<Arc<Summary>> {
-        self.live.read(CrdIndex::summaries)
+    fn summaries(&self) -> Vec<Arc<CrdSummary>> {
+        self.index.read(CrdIndex::summaries)
     }
 }
 
 impl CustomResources for CustomResourceDefinitions {
     fn find_resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
-        self.row(group, version, plural)
+        self.resource(group, version, plural)
     }
 
     fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
-        self.row_of_kind(group, version, kind)
+        self.resource_of_kind(group, version, kind)
     }
 
     fn served_versions(&self, group: &str, plural: &str) -> Vec<ResourceRef> {
-        self.rows().versions(group, plural).collect()
+        self.served_resources().served_versions(group, plural).collect()
     }
 }
 
 /// Returns the CRD version that a resource was built from; `None` for built-in resources.
-pub fn version_of(resource: &Resource) -> Option<&Version> {
-    Version::of(&**resource.custom_schema.as_ref()?)
+pub fn crd_version(resource: &Resource) -> Option<&CrdVersion> {
+    CrdVersion::from_schema(&**resource.custom_schema.as_ref()?)
 }
 
 /// Returns the `customresourcedefinitions` resource.
-pub fn definitions() -> Result<&'static Resource, Status> {
+pub fn crd_resource() -> Result<&'static Resource, Status> {
     loopback::find_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
 /// Whether a condition of a CRD has status `True`.
-pub fn is_true(object: &Value, condition: &str) -> bool {
+pub fn is_condition_true(object: &Value, condition: &str) -> bool {
     find_condition(object, condition).is_some_and(|found| found["status"] == "True")
 }
 

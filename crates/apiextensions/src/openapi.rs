@@ -6,28 +6,28 @@ use std::collections::BTreeMap;
 use api::{Map, Value, openapi::model_name};
 use serde_json::json;
 
-use crate::definition::Definition;
+use crate::crd_info::CrdInfo;
 
 /// The OpenAPI version of a published schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum OpenApiVersion {
     /// OpenAPI v2, `/openapi/v2`.
     V2,
     /// OpenAPI v3, `/openapi/v3`.
     V3,
 }
 
-impl Dialect {
-    fn reference(self, kind: &str) -> String {
-        let place = if self == Dialect::V2 { "definitions" } else { "components/schemas" };
+impl OpenApiVersion {
+    fn schema_reference(self, kind: &str) -> String {
+        let place = if self == OpenApiVersion::V2 { "definitions" } else { "components/schemas" };
         format!("#/{place}/io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")
     }
 
     /// Builds a `$ref` with a description; OpenAPI v3 wraps it in `allOf`, because siblings of `$ref` are not allowed.
-    fn described(self, reference: String, description: &str) -> Value {
+    fn described_reference(self, reference: String, description: &str) -> Value {
         match self {
-            Dialect::V2 => json!({"$ref": reference, "description": description}),
-            Dialect::V3 => json!({"allOf": [{"$ref": reference}], "description": description}),
+            OpenApiVersion::V2 => json!({"$ref": reference, "description": description}),
+            OpenApiVersion::V3 => json!({"allOf": [{"$ref": reference}], "description": description}),
         }
     }
 }
@@ -46,27 +46,27 @@ const LIST_METADATA: &str = "Standard list metadata. More info: \
 const SELECTABLE: &str = "x-kubernetes-selectable-fields";
 
 /// Returns the schemas of a version's object and list kinds, by name.
-pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap<String, Value> {
-    let version = definition.versions[at].name;
-    let mut described = definition.described(at);
+pub fn version_schemas(crd: &CrdInfo, at: usize, dialect: OpenApiVersion) -> BTreeMap<String, Value> {
+    let version = crd.versions[at].name;
+    let mut described = crd.version_spec(at);
     let given = described["schema"]["openAPIV3Schema"].take();
-    let kind = |kind: &str| json!([{"group": definition.group, "version": version, "kind": kind}]);
-    let mut object = whole(given, dialect);
-    object["x-kubernetes-group-version-kind"] = kind(definition.kind);
-    let name = |kind: &str| model_name(definition.group, version, kind);
+    let kind = |kind: &str| json!([{"group": crd.group, "version": version, "kind": kind}]);
+    let mut object = object_schema(given, dialect);
+    object["x-kubernetes-group-version-kind"] = kind(crd.kind);
+    let name = |kind: &str| model_name(crd.group, version, kind);
     let item = match dialect {
-        Dialect::V2 => json!({"$ref": format!("#/definitions/{}", name(definition.kind))}),
-        Dialect::V3 => json!({"$ref": format!("#/components/schemas/{}", name(definition.kind))}),
+        OpenApiVersion::V2 => json!({"$ref": format!("#/definitions/{}", name(crd.kind))}),
+        OpenApiVersion::V3 => json!({"$ref": format!("#/components/schemas/{}", name(crd.kind))}),
     };
-    let (plural, list_kind) = (definition.plural, definition.list_kind);
+    let (plural, list_kind) = (crd.plural, crd.list_kind);
     let mut list = json!({
         "type": "object",
-        "description": format!("{list_kind} is a list of {}", definition.kind),
+        "description": format!("{list_kind} is a list of {}", crd.kind),
         "required": ["items"],
         "properties": {
             "apiVersion": {"type": "string", "description": API_VERSION},
             "kind": {"type": "string", "description": KIND},
-            "metadata": dialect.described(dialect.reference("ListMeta"), LIST_METADATA),
+            "metadata": dialect.described_reference(dialect.schema_reference("ListMeta"), LIST_METADATA),
             "items": {"type": "array", "items": item, "description": format!("List of {plural}. More info: \
                 https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md")},
         },
@@ -79,54 +79,54 @@ pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap
         object[SELECTABLE] = paths.clone();
         list[SELECTABLE] = paths;
     }
-    BTreeMap::from([(name(definition.kind), object), (name(list_kind), list)])
+    BTreeMap::from([(name(crd.kind), object), (name(list_kind), list)])
 }
 
 /// Returns the schema of the object kind, with `apiVersion`, `kind` and `metadata`.
-fn whole(schema: Value, dialect: Dialect) -> Value {
+fn object_schema(schema: Value, dialect: OpenApiVersion) -> Value {
     let unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
-    if !schema.is_object() || dialect == Dialect::V2 && unknown {
+    if !schema.is_object() || dialect == OpenApiVersion::V2 && unknown {
         return json!({"type": "object"});
     }
-    let mut schema = written(schema, dialect);
-    with_meta(&mut schema, dialect);
+    let mut schema = convert_schema(schema, dialect);
+    add_object_meta(&mut schema, dialect);
     schema
 }
 
-fn with_meta(schema: &mut Value, dialect: Dialect) {
+fn add_object_meta(schema: &mut Value, dialect: OpenApiVersion) {
     let properties = schema.as_object_mut().map(|schema| schema.entry("properties").or_insert_with(|| json!({})));
     let Some(Value::Object(properties)) = properties else { return };
     properties.insert("apiVersion".into(), json!({"type": "string", "description": API_VERSION}));
     properties.insert("kind".into(), json!({"type": "string", "description": KIND}));
-    properties.insert("metadata".into(), dialect.described(dialect.reference("ObjectMeta"), METADATA));
+    properties.insert("metadata".into(), dialect.described_reference(dialect.schema_reference("ObjectMeta"), METADATA));
 }
 
 /// Converts a schema node to an OpenAPI version.
-fn written(schema: Value, dialect: Dialect) -> Value {
+fn convert_schema(schema: Value, dialect: OpenApiVersion) -> Value {
     let Value::Object(mut map) = schema else { return schema };
-    if dialect == Dialect::V2 {
-        simplify(&mut map);
+    if dialect == OpenApiVersion::V2 {
+        simplify_for_v2(&mut map);
     } else if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !map.contains_key("anyOf") {
         map.insert("anyOf".into(), json!([{"type": "integer"}, {"type": "string"}]));
     }
     for name in ["items", "additionalProperties"] {
         if let Some(inner) = map.get_mut(name) {
-            *inner = written(inner.take(), dialect);
+            *inner = convert_schema(inner.take(), dialect);
         }
     }
     if let Some(Value::Object(properties)) = map.get_mut("properties") {
-        properties.values_mut().for_each(|inner| *inner = written(inner.take(), dialect));
+        properties.values_mut().for_each(|inner| *inner = convert_schema(inner.take(), dialect));
     }
     let embedded = map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
     let mut out = Value::Object(map);
-    if embedded && !(dialect == Dialect::V2 && out["type"].is_null()) {
-        with_meta(&mut out, dialect);
+    if embedded && !(dialect == OpenApiVersion::V2 && out["type"].is_null()) {
+        add_object_meta(&mut out, dialect);
     }
     out
 }
 
 /// Removes constructs that OpenAPI v2 clients do not support.
-fn simplify(map: &mut Map) {
+fn simplify_for_v2(map: &mut Map) {
     for name in ["allOf", "oneOf", "anyOf", "not", "default"] {
         map.remove(name);
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_2_is_what_its_clients_understand() {
+    fn v2_schema_drops_unsupported_constructs() {
         let schema = json!({"type": "object", "required": ["a", "b"], "properties": {
             "a": {"type": "string", "nullable": true}, "b": {"type": "string", "default": "b"},
             "c": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"d": {}}},
@@ -170,7 +170,7 @@ mod tests {
         let want = json!({"type": "object", "required": ["b"], "properties": {
             "a": {}, "b": {"type": "string"}, "c": {"x-kubernetes-preserve-unknown-fields": true},
             "e": {"x-kubernetes-int-or-string": true}}});
-        assert_eq!(written(schema.clone(), Dialect::V2), want);
-        assert_eq!(written(schema.clone(), Dialect::V3), schema);
+        assert_eq!(convert_schema(schema.clone(), OpenApiVersion::V2), want);
+        assert_eq!(convert_schema(schema.clone(), OpenApiVersion::V3), schema);
     }
 }

@@ -6,27 +6,26 @@ use std::collections::BTreeMap;
 
 use api::{
     Value,
-    discovery::CachedDocument,
+    cached_document::CachedDocument,
     openapi::{custom_resource_document, custom_resource_paths_v2},
     schema::Resource,
 };
 use serde_json::json;
 
 use crate::{
-    Rows, Version,
-    members::Members,
-    openapi::{Dialect, schemas},
-    version_of,
+    CrdVersion, ServedResources, crd_version,
+    json_members::JsonMembers,
+    openapi::{OpenApiVersion, version_schemas},
 };
 
 /// Adds custom group-versions to the OpenAPI v3 index.
-pub fn index(built_in: &CachedDocument, rows: &Rows) -> Option<Value> {
+pub fn v3_index(built_in: &CachedDocument, served: &ServedResources) -> Option<Value> {
     let mut index: Value = serde_json::from_slice(&built_in.bytes).ok()?;
     let paths = index["paths"].as_object_mut()?;
-    for (group, versions) in rows.groups() {
+    for (group, versions) in served.groups() {
         for version in versions {
             let path = format!("apis/{group}/{version}");
-            let url = format!("/openapi/v3/{path}?hash={}", hash(&rows.of_version(group, version)));
+            let url = format!("/openapi/v3/{path}?hash={}", hash_crds(&served.resources_of_version(group, version)));
             paths.entry(path).or_insert_with(|| json!({"serverRelativeURL": url}));
         }
     }
@@ -34,37 +33,43 @@ pub fn index(built_in: &CachedDocument, rows: &Rows) -> Option<Value> {
 }
 
 /// Builds the OpenAPI v3 document at a path such as `apis/example.com/v1`.
-pub fn document(path: &str, rows: &Rows) -> Option<CachedDocument> {
+pub fn v3_document(path: &str, served: &ServedResources) -> Option<CachedDocument> {
     let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
-    let rows = rows.of_version(group, version);
-    let all = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V3));
-    let document = custom_resource_document(&rows, all.collect())?;
-    Some(CachedDocument::with_hash(serde_json::to_vec(&document).ok()?, hash(&rows)))
+    let resources = served.resources_of_version(group, version);
+    let all = resources
+        .iter()
+        .filter_map(|resource| crd_version(resource))
+        .flat_map(|version| schemas_of_version(version, OpenApiVersion::V3));
+    let document = custom_resource_document(&resources, all.collect())?;
+    Some(CachedDocument::with_hash(serde_json::to_vec(&document).ok()?, hash_crds(&resources)))
 }
 
 /// Adds custom resources to the OpenAPI v2 document.
-pub fn v2(built_in: &CachedDocument, rows: &Rows) -> Option<String> {
-    let mut document = Members::of(str::from_utf8(&built_in.bytes).ok()?)?;
-    let mut paths = document.take("paths")?;
-    let mut parameters = document.take("parameters")?;
-    let mut definitions = document.take("definitions")?;
-    let rows = rows.all();
-    let shared = custom_resource_paths_v2(&rows, |path, item| paths.add(path, &item));
-    shared.into_iter().for_each(|(name, parameter)| parameters.add(name, &parameter));
-    let schemas = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V2));
-    schemas.for_each(|(name, schema)| definitions.add(name, &schema));
-    document.put("paths", &paths);
-    document.put("parameters", &parameters);
-    document.put("definitions", &definitions);
-    Some(document.text())
+pub fn v2_document(built_in: &CachedDocument, served: &ServedResources) -> Option<String> {
+    let mut document = JsonMembers::parse(str::from_utf8(&built_in.bytes).ok()?)?;
+    let mut paths = document.take_object("paths")?;
+    let mut parameters = document.take_object("parameters")?;
+    let mut definitions = document.take_object("definitions")?;
+    let resources = served.all_resources();
+    let shared = custom_resource_paths_v2(&resources, |path, item| paths.insert_value(path, &item));
+    shared.into_iter().for_each(|(name, parameter)| parameters.insert_value(name, &parameter));
+    let schemas = resources
+        .iter()
+        .filter_map(|resource| crd_version(resource))
+        .flat_map(|version| schemas_of_version(version, OpenApiVersion::V2));
+    schemas.for_each(|(name, schema)| definitions.insert_value(name, &schema));
+    document.insert_object("paths", &paths);
+    document.insert_object("parameters", &parameters);
+    document.insert_object("definitions", &definitions);
+    Some(document.to_json())
 }
 
-fn of_version(version: &Version, dialect: Dialect) -> BTreeMap<String, Value> {
-    schemas(&version.definition, version.at, dialect)
+fn schemas_of_version(version: &CrdVersion, dialect: OpenApiVersion) -> BTreeMap<String, Value> {
+    version_schemas(&version.crd, version.index, dialect)
 }
 
 /// Hashes the CRDs of some resources.
-fn hash(rows: &[&Resource]) -> String {
-    let hashes: Vec<&str> = rows.iter().filter_map(|row| Some(version_of(row)?.definition.hash())).collect();
+fn hash_crds(resources: &[&Resource]) -> String {
+    let hashes: Vec<&str> = resources.iter().filter_map(|resource| Some(crd_version(resource)?.crd.hash())).collect();
     CachedDocument::new(hashes.join(" ")).hash
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use apiserver_core::attributes::{Attributes, AttributesTarget, ResourceAttributes};
 use divan::{Bencher, black_box};
-use ferry_apiserver::{Authorization, Mode, Server, ServerConfig, ServerOptions, User};
+use ferry_apiserver::{AuthorizationOptions, AuthorizationMode, Server, ServerConfig, ServerOptions, User};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use store::{EmbeddedOptions, EmbeddedStore, Precondition, Store, WriteRequest};
@@ -47,7 +47,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let tls = tls.expect("TLS").with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
         let config = ServerConfig { store, kubelet_tls: Arc::new(tls), tokens: None };
-        let authorization = Authorization { modes: vec![Mode::Node, Mode::Rbac] };
+        let authorization = AuthorizationOptions { modes: vec![AuthorizationMode::Node, AuthorizationMode::Rbac] };
         Server::with_options(config, ServerOptions { authorization, ..ServerOptions::default() })
             .await
             .expect("a server")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authn::Tokens;
+use authn::TokenIssuer;
 
 use crate::{Server, ServerConfig, ServerOptions};
 
@@ -12,7 +12,7 @@ pub async fn start_server(settings: ServerOptions) -> (Server, tempfile::TempDir
 }
 
 /// As [`start_server`], with tokens of service accounts.
-pub async fn start_server_with_tokens(settings: ServerOptions, tokens: Option<Tokens>) -> (Server, tempfile::TempDir) {
+pub async fn start_server_with_tokens(settings: ServerOptions, tokens: Option<TokenIssuer>) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

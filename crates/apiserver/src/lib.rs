@@ -52,10 +52,10 @@ pub use audit::{
     WebhookSettings,
 };
 pub use authn::{
-    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, CaBundleError, ConfigError, JwtIssuer, KeyError,
-    Limits, Mapping, PublicKey, ReviewVersion, TokenWebhook, Tokens, UserTable, UserTableError, client_verifier,
+    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, CaBundleError, AuthenticationConfigError, JwtIssuer, KeyError,
+    TokenLimits, ClaimMapping, PublicKey, ReviewVersion, TokenWebhook, TokenIssuer, UserTable, UserTableError, client_verifier,
 };
-pub use authz::{self as authorize, Authorization, Mode};
+pub use authz::{self as authorize, AuthorizationOptions, AuthorizationMode};
 use bytes::Bytes;
 pub use flowcontrol::Load;
 use futures::{
@@ -114,7 +114,7 @@ pub struct ServerConfig {
     /// TLS configuration of kubelet connections: the cluster's CA and the kubelet client certificate.
     pub kubelet_tls: Arc<rustls::ClientConfig>,
     /// Signs and verifies service account tokens; `None` disables them.
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<TokenIssuer>,
 }
 
 /// An API server. Cheap to clone.
@@ -126,7 +126,7 @@ pub struct Server {
 struct ServerState {
     registry: Arc<registry::Registry>,
     kubelet_tls: Arc<rustls::ClientConfig>,
-    tokens: Option<Arc<Tokens>>,
+    tokens: Option<Arc<TokenIssuer>>,
     authenticator: Arc<authn::ReloadableAuthenticator>,
     impersonation_modes: impersonate::LastModeCache,
     /// `None` if auditing is disabled.
@@ -140,7 +140,7 @@ struct ServerState {
     /// Discovery and OpenAPI documents of built-in resources.
     built_in_documents: api::discovery::DocumentCache,
     /// Discovery and OpenAPI documents including custom resources.
-    crd_documents: apiextensions::Pages,
+    crd_documents: apiextensions::CrdDocumentCache,
     metrics: metrics::ServerMetrics,
     started: jiff::Timestamp,
     /// Cancels background tasks when the server is dropped.
@@ -170,7 +170,7 @@ impl Server {
     async fn build(config: ServerConfig, mut settings: ServerOptions) -> Result<Self, store::StoreError> {
         // With AlwaysAllow, anonymous requests are rejected, as upstream does.
         settings.authentication.anonymous &=
-            !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
+            !settings.authorization.modes.iter().any(|mode| matches!(mode, AuthorizationMode::AlwaysAllow));
         if settings.initializers.is_some() {
             enable_initializers().map_err(|late| store::StoreError::Unusable(late.to_string()))?;
             settings.admission.enable_plugin("Initializers");
@@ -229,7 +229,7 @@ impl Server {
             reloads: reload::ReloadMetrics::default(),
             options: settings,
             built_in_documents: pages,
-            crd_documents: apiextensions::Pages::default(),
+            crd_documents: apiextensions::CrdDocumentCache::default(),
             metrics: metrics::ServerMetrics::default(),
             started: apiserver_core::clock::now(),
             _alive: alive.drop_guard(),
@@ -253,7 +253,7 @@ impl Server {
     /// A discovery or OpenAPI document of the whole API, custom and aggregated resources included.
     fn api_document(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
         let own = |name: &_| {
-            self.shared.crd_documents.get(&self.shared.built_in_documents, &self.registry().crds().rows(), name)
+            self.shared.crd_documents.get(&self.shared.built_in_documents, &self.registry().crds().served_resources(), name)
         };
         self.aggregator().merged_document(name, own)
     }
@@ -291,7 +291,7 @@ impl Server {
 /// The resources that are computed and not stored.
 fn virtual_resources(
     authenticator: &Arc<authn::ReloadableAuthenticator>,
-    tokens: Option<&Arc<Tokens>>,
+    tokens: Option<&Arc<TokenIssuer>>,
     settings: &ServerOptions,
 ) -> VirtualResources {
     let mut resources = VirtualResources::default();

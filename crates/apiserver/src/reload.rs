@@ -14,7 +14,7 @@ use std::{
 
 use apiserver_core::{metrics::MetricsPage, storage::ObjectStorage};
 use authn::{AuthenticationFile, Authenticator};
-use authz::{Mode, config};
+use authz::{AuthorizationMode, config};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -97,11 +97,11 @@ impl Server {
     /// Replaces the authorizers.
     fn reload_authorization(&self, text: &str) -> Result<(), String> {
         let policies = self.shared.options.authorization.modes.iter().find_map(|mode| match mode {
-            Mode::Abac(policies) => Some(policies),
+            AuthorizationMode::Abac(policies) => Some(policies),
             _ => None,
         });
-        let modes = config::parse(text, policies).map_err(|error| error.to_string())?;
-        self.authorizers().replace(&modes)
+        let modes = config::parse_configuration(text, policies).map_err(|error| error.to_string())?;
+        self.authorizers().replace_modes(&modes)
     }
 
     /// Replaces the authenticators.
@@ -182,19 +182,19 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Authorization, ServerOptions, fixture};
+    use crate::{AuthorizationOptions, ServerOptions, fixture};
 
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
 
     /// Everybody may do everything, and roles count.
-    fn all() -> Authorization {
-        Authorization { modes: vec![Mode::AlwaysAllow, Mode::Rbac] }
+    fn all() -> AuthorizationOptions {
+        AuthorizationOptions { modes: vec![AuthorizationMode::AlwaysAllow, AuthorizationMode::Rbac] }
     }
 
     /// What becomes of a configuration in a server that began with roles.
     async fn check(text: &str, want: Result<(), &str>) {
         let settings =
-            ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+            ServerOptions { authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] }, ..ServerOptions::default() };
         let (server, _dir) = fixture::start_server(settings).await;
         let got = server.reload_authorization(text);
         match want {
@@ -267,7 +267,7 @@ mod tests {
     #[tokio::test]
     async fn reloaded_authentication_config_sets_anonymous() {
         let settings =
-            ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+            ServerOptions { authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] }, ..ServerOptions::default() };
         let (server, _dir) = fixture::start_server(settings).await;
         let file = |enabled: bool| {
             format!(

@@ -7,7 +7,7 @@ use aggregator::AggregationOptions;
 use apiserver_core::resource_config::ApiResourceConfig;
 use audit::Audit;
 use authn::AuthenticationConfig;
-use authz::Authorization;
+use authz::AuthorizationOptions;
 use flowcontrol::Load;
 use registry::{allocate::ip_network::IpNetwork, component_status::ComponentEndpoint};
 
@@ -31,7 +31,7 @@ pub struct ServerOptions {
     /// Aggregation options.
     pub aggregation: AggregationOptions,
     /// Authorization modes.
-    pub authorization: Authorization,
+    pub authorization: AuthorizationOptions,
     /// Audit options.
     pub audit: Audit,
     /// Flow control and timeout options.
@@ -92,7 +92,7 @@ impl Default for ServerOptions {
             authentication: AuthenticationConfig::default(),
             admission: AdmissionOptions::default(),
             aggregation: AggregationOptions::default(),
-            authorization: Authorization::default(),
+            authorization: AuthorizationOptions::default(),
             audit: Audit::default(),
             load: Load::default(),
             serving: ServingOptions::default(),

@@ -3,7 +3,7 @@
 mod fixture;
 mod wire;
 
-use ferry_apiserver::{AuthenticationConfig, Mode, ServerOptions, UserTable};
+use ferry_apiserver::{AuthenticationConfig, AuthorizationMode, ServerOptions, UserTable};
 use serde_json::{Value, json};
 use wire::{Client, Wire};
 
@@ -15,7 +15,7 @@ async fn start(anonymous: bool) -> Wire {
     let passwords = Some(UserTable::from_password_file("secret,pat,8\n").unwrap());
     let authentication = AuthenticationConfig { anonymous, tokens, passwords, ..AuthenticationConfig::default() };
     let mut settings = ServerOptions { authentication, ..ServerOptions::default() };
-    settings.authorization.modes = vec![Mode::Rbac];
+    settings.authorization.modes = vec![AuthorizationMode::Rbac];
     Wire::start_with(settings).await
 }
 

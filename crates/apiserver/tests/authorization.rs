@@ -3,7 +3,7 @@
 mod fixture;
 
 use bytes::Bytes;
-use ferry_apiserver::{Authorization, Mode, Server, ServerOptions, User};
+use ferry_apiserver::{AuthorizationOptions, AuthorizationMode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -18,9 +18,9 @@ struct World {
 }
 
 impl World {
-    async fn new(modes: Vec<Mode>) -> Self {
+    async fn new(modes: Vec<AuthorizationMode>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let settings = ServerOptions { authorization: Authorization { modes }, ..ServerOptions::default() };
+        let settings = ServerOptions { authorization: AuthorizationOptions { modes }, ..ServerOptions::default() };
         let world = Self { server: fixture::start(dir.path(), settings).await, _dir: dir };
         let namespace = json!({"metadata": {"name": "a"}});
         assert_eq!(world.ask("root +system:masters", "POST /api/v1/namespaces", namespace).await.0, 201);
@@ -81,7 +81,7 @@ fn rule(verbs: &[&str], groups: &[&str], resources: &[&str]) -> Value {
 }
 
 async fn with_roles() -> World {
-    let world = World::new(vec![Mode::Node, Mode::Rbac]).await;
+    let world = World::new(vec![AuthorizationMode::Node, AuthorizationMode::Rbac]).await;
     let rbac = ["rbac.authorization.k8s.io"];
     world
         .role("namespaces/a/roles", "reader", json!([rule(&["get", "list"], &[""], &["configmaps", "namespaces"])]))
@@ -352,12 +352,12 @@ async fn a_node_sees_what_its_pods_need() {
 
 #[tokio::test]
 async fn modes_that_say_the_same_to_everybody() {
-    let deny = World::new(vec![Mode::AlwaysDeny]).await;
+    let deny = World::new(vec![AuthorizationMode::AlwaysDeny]).await;
     let why = "configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" in API group \"\" at the cluster scope: \
                Everything is forbidden.";
     deny.check("alice", "GET /api/v1/configmaps", Value::Null, (403, why)).await;
     deny.check("root +system:masters", "GET /api/v1/configmaps", Value::Null, (200, "")).await;
-    let allow = World::new(vec![Mode::AlwaysAllow]).await;
+    let allow = World::new(vec![AuthorizationMode::AlwaysAllow]).await;
     allow.check("alice", "GET /api/v1/configmaps", Value::Null, (200, "")).await;
     let all = json!({"metadata": {"name": "all"}, "rules": [rule(&["*"], &["*"], &["*"])]});
     allow.check("alice", &format!("POST {RBAC}/clusterroles"), all, (201, "")).await;

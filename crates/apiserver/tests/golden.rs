@@ -4,7 +4,7 @@
 mod fixture;
 mod replay;
 
-use ferry_apiserver::{AdmissionOptions, Authorization, Mode, ServerOptions};
+use ferry_apiserver::{AdmissionOptions, AuthorizationOptions, AuthorizationMode, ServerOptions};
 use fixture::authority::Authority;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 async fn check(name: &str) {
     let Some(exchanges) = replay::recording(name) else { return };
     // As upstream was started for the recordings.
-    let authorization = Authorization { modes: vec![Mode::Node, Mode::Rbac] };
+    let authorization = AuthorizationOptions { modes: vec![AuthorizationMode::Node, AuthorizationMode::Rbac] };
     let admission = AdmissionOptions::new(&["NodeRestriction".into()], &[]).unwrap();
     let settings = ServerOptions { authorization, admission, ..ServerOptions::default() };
     let dir = tempfile::tempdir().unwrap();

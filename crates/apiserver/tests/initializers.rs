@@ -5,7 +5,7 @@ mod fixture;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ferry_apiserver::{Authorization, LocalService, Mode, Server, ServerOptions, User};
+use ferry_apiserver::{AuthorizationOptions, LocalService, AuthorizationMode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl World {
     /// Creations wait so long.
     async fn new(patience: Duration) -> Self {
         let (store, dir) = fixture::store().await;
-        let authorization = Authorization { modes: vec![Mode::Rbac] };
+        let authorization = AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] };
         let admission = fixture::without_accounts();
         let settings =
             ServerOptions { initializers: Some(patience), authorization, admission, ..ServerOptions::default() };

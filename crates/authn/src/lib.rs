@@ -14,10 +14,10 @@ mod cache;
 mod certificate;
 mod config;
 pub mod extra_headers;
+mod front_proxy;
 mod oidc;
 mod password_file;
 mod peer;
-mod proxy;
 mod reloadable;
 mod response;
 pub mod service_account;
@@ -36,11 +36,11 @@ pub use ca_bundle::{CaBundle, CaBundleError, client_verifier};
 pub use cache::RandomSourceError;
 pub use config::AuthenticationConfig;
 use http::{HeaderMap, HeaderValue, header};
-pub use oidc::{ALGORITHMS, AuthenticationFile, ConfigError, JwtIssuer, Mapping};
+pub use oidc::{ALGORITHMS, AuthenticationConfigError, AuthenticationFile, ClaimMapping, JwtIssuer};
 pub use peer::ConnectionPeer;
 pub use reloadable::ReloadableAuthenticator;
 pub use response::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, AuthenticationResult};
-pub use tokens::{KeyError, Limits, PublicKey, Tokens};
+pub use tokens::{KeyError, PublicKey, TokenIssuer, TokenLimits};
 pub use user_table::{UserTable, UserTableError};
 pub use webhook::{ReviewVersion, TokenWebhook};
 
@@ -82,14 +82,14 @@ pub struct Authenticator {
     authenticators: Vec<Box<dyn RequestAuthenticator>>,
     anonymous: Option<anonymous::AnonymousAuthenticator>,
     audiences: Vec<String>,
-    proxies: proxy::ProxyHeaders,
+    proxies: front_proxy::ProxyHeaders,
 }
 
 impl Authenticator {
     /// Builds the authenticators that the configuration enables. Service account tokens are looked up in `registry`.
     pub fn new(
         config: &AuthenticationConfig,
-        tokens: Option<&Arc<Tokens>>,
+        tokens: Option<&Arc<TokenIssuer>>,
         registry: &Arc<dyn ObjectStorage>,
     ) -> Result<Self, RandomSourceError> {
         let audiences = match tokens {
@@ -98,9 +98,9 @@ impl Authenticator {
             None => Vec::new(),
         };
         let mut authenticators: Vec<Box<dyn RequestAuthenticator>> = Vec::new();
-        let proxies = proxy::ProxyHeaders::from_config(config);
+        let proxies = front_proxy::ProxyHeaders::from_config(config);
         if let Some(ca_bundle) = &config.proxy_ca {
-            let proxy = proxy::ProxyAuthenticator::new(ca_bundle, config.proxy_names.clone(), proxies.clone());
+            let proxy = front_proxy::ProxyAuthenticator::new(ca_bundle, config.proxy_names.clone(), proxies.clone());
             authenticators.push(Box::new(AudienceAgnostic::new(proxy, &audiences)));
         }
         if let Some(table) = &config.passwords {
@@ -177,7 +177,7 @@ impl Authenticator {
 /// The token authenticators: local ones first, then those that call other servers.
 fn token_authenticators(
     config: &AuthenticationConfig,
-    tokens: Option<&Arc<Tokens>>,
+    tokens: Option<&Arc<TokenIssuer>>,
     registry: &Arc<dyn ObjectStorage>,
     audiences: &[String],
 ) -> Result<Vec<Box<dyn TokenAuthenticator>>, RandomSourceError> {

@@ -3,7 +3,7 @@
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
 
-use super::{Authorizer, Decision, Reason, ResolvedRules, Rule};
+use super::{Authorizer, Decision, PolicyRule, Reason, ResolvedRules};
 
 /// Allows all requests.
 pub struct AlwaysAllowAuthorizer;
@@ -18,9 +18,9 @@ impl Authorizer for AlwaysAllowAuthorizer {
 
     fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
         let all = || vec!["*".to_owned()];
-        let resources = Rule { verbs: all(), groups: all(), resources: all(), ..Rule::default() };
+        let resources = PolicyRule { verbs: all(), groups: all(), resources: all(), ..PolicyRule::default() };
         ResolvedRules {
-            rules: vec![resources, Rule { verbs: all(), paths: all(), ..Rule::default() }],
+            rules: vec![resources, PolicyRule { verbs: all(), paths: all(), ..PolicyRule::default() }],
             ..ResolvedRules::default()
         }
     }

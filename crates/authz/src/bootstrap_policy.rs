@@ -14,7 +14,7 @@ pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 /// An object of the bootstrap policy.
-pub struct Wanted {
+pub struct PolicyObject {
     /// The resource of the object.
     pub resource: &'static Resource,
     /// The object.
@@ -22,8 +22,8 @@ pub struct Wanted {
 }
 
 /// Returns all objects of the policy.
-pub fn objects() -> Result<Vec<Wanted>, Status> {
-    let mut objects: Vec<Wanted> = Vec::new();
+pub fn policy_objects() -> Result<Vec<PolicyObject>, Status> {
+    let mut objects: Vec<PolicyObject> = Vec::new();
     for line in lines::table_lines(TABLE) {
         match lines::parse_rule(line) {
             Some(rule) => {
@@ -31,53 +31,55 @@ pub fn objects() -> Result<Vec<Wanted>, Status> {
                 let rules = role.and_then(|role| role.object["rules"].as_array_mut());
                 rules.ok_or_else(|| malformed_line(line))?.push(rule_object(&rule));
             }
-            None => objects.extend(header(line).ok_or_else(|| malformed_line(line))??),
+            None => objects.extend(parse_header(line).ok_or_else(|| malformed_line(line))??),
         }
     }
     Ok(objects)
 }
 
 /// Returns the rules of a ClusterRole; none if it does not exist.
-pub fn rules_of(name: &str) -> Vec<Value> {
-    let objects = objects().unwrap_or_default();
+pub fn cluster_role_rules(name: &str) -> Vec<Value> {
+    let objects = policy_objects().unwrap_or_default();
     let role = objects.iter().find(|one| one.resource.name == "clusterroles" && meta::name(&one.object) == name);
     role.map(|role| meta::list_at(&role.object, &["rules"]).to_vec()).unwrap_or_default()
 }
 
-fn header(line: &str) -> Option<Result<Vec<Wanted>, Status>> {
+fn parse_header(line: &str) -> Option<Result<Vec<PolicyObject>, Status>> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, words) = rest.split_once(' ').unwrap_or((rest, ""));
     Some(match kind {
-        "clusterrole" => wanted("clusterroles", role("", name, words)).map(|role| vec![role]),
-        "controller" => controller(name, words),
-        "clusterbinding" => {
-            wanted("clusterrolebindings", binding("", name, words, "ClusterRole")?).map(|one| vec![one])
-        }
+        "clusterrole" => new_policy_object("clusterroles", build_role("", name, words)).map(|role| vec![role]),
+        "controller" => controller_role(name, words),
+        "clusterbinding" => new_policy_object("clusterrolebindings", build_binding("", name, words, "ClusterRole")?)
+            .map(|one| vec![one]),
         "role" => {
             let (namespace, name) = name.split_once('/')?;
-            wanted("roles", role(namespace, name, words)).map(|role| vec![role])
+            new_policy_object("roles", build_role(namespace, name, words)).map(|role| vec![role])
         }
         "binding" => {
             let (namespace, name) = name.split_once('/')?;
-            wanted("rolebindings", binding(namespace, name, words, "Role")?).map(|one| vec![one])
+            new_policy_object("rolebindings", build_binding(namespace, name, words, "Role")?).map(|one| vec![one])
         }
         _ => return None,
     })
 }
 
 /// Adds the binding first: the rules that follow belong to the last role.
-fn controller(name: &str, words: &str) -> Result<Vec<Wanted>, Status> {
+fn controller_role(name: &str, words: &str) -> Result<Vec<PolicyObject>, Status> {
     let full = format!("system:controller:{name}");
-    let bound = binding("", &full, &format!("to {full}: account:kube-system/{name}"), "ClusterRole");
+    let bound = build_binding("", &full, &format!("to {full}: account:kube-system/{name}"), "ClusterRole");
     let bound = bound.ok_or_else(|| malformed_line(name))?;
-    Ok(vec![wanted("clusterrolebindings", bound)?, wanted("clusterroles", role("", &full, words))?])
+    Ok(vec![
+        new_policy_object("clusterrolebindings", bound)?,
+        new_policy_object("clusterroles", build_role("", &full, words))?,
+    ])
 }
 
-fn wanted(resource: &str, object: Value) -> Result<Wanted, Status> {
-    Ok(Wanted { resource: loopback::find_resource(GROUP, "v1", resource)?, object })
+fn new_policy_object(resource: &str, object: Value) -> Result<PolicyObject, Status> {
+    Ok(PolicyObject { resource: loopback::find_resource(GROUP, "v1", resource)?, object })
 }
 
-fn metadata(namespace: &str, name: &str) -> Value {
+fn object_metadata(namespace: &str, name: &str) -> Value {
     let mut metadata = json!({
         "name": name, "annotations": {AUTO_UPDATE: "true"}, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
     });
@@ -87,8 +89,8 @@ fn metadata(namespace: &str, name: &str) -> Value {
     metadata
 }
 
-fn role(namespace: &str, name: &str, words: &str) -> Value {
-    let mut role = json!({"metadata": metadata(namespace, name), "rules": []});
+fn build_role(namespace: &str, name: &str, words: &str) -> Value {
+    let mut role = json!({"metadata": object_metadata(namespace, name), "rules": []});
     let words: Vec<&str> = words.split(' ').collect();
     let mut selectors = Vec::new();
     for pair in words.chunks(2) {
@@ -106,14 +108,14 @@ fn role(namespace: &str, name: &str, words: &str) -> Value {
     role
 }
 
-fn binding(namespace: &str, name: &str, words: &str, kind: &str) -> Option<Value> {
+fn build_binding(namespace: &str, name: &str, words: &str, kind: &str) -> Option<Value> {
     let (role, subjects) = words
         .strip_prefix("to ")?
         .split_once(": ")
         .or_else(|| Some((words.strip_prefix("to ")?.strip_suffix(':')?, "")))?;
-    let subjects: Option<Vec<Value>> = subjects.split_whitespace().map(subject).collect();
+    let subjects: Option<Vec<Value>> = subjects.split_whitespace().map(parse_subject).collect();
     let mut binding = json!({
-        "metadata": metadata(namespace, name), "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
+        "metadata": object_metadata(namespace, name), "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
     });
     if let Some(subjects) = subjects.filter(|subjects| !subjects.is_empty()) {
         binding["subjects"] = subjects.into();
@@ -121,7 +123,7 @@ fn binding(namespace: &str, name: &str, words: &str, kind: &str) -> Option<Value
     Some(binding)
 }
 
-fn subject(text: &str) -> Option<Value> {
+fn parse_subject(text: &str) -> Option<Value> {
     Some(match lines::parse_subject(text)? {
         ("ServiceAccount", namespace, name) => json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}),
         (kind, _, name) => json!({"apiGroup": GROUP, "kind": kind, "name": name}),
@@ -149,25 +151,25 @@ fn rule_object(rule: &TableRule<'_>) -> Value {
 mod tests {
     use super::*;
 
-    fn find(kind: &str, name: &str) -> Value {
-        let objects = objects().unwrap();
+    fn find_object(kind: &str, name: &str) -> Value {
+        let objects = policy_objects().unwrap();
         let found = objects.iter().find(|one| one.resource.name == kind && meta::name(&one.object) == name);
         found.unwrap().object.clone()
     }
 
     #[test]
     fn table_is_parsed() {
-        let admin = find("clusterroles", "cluster-admin");
+        let admin = find_object("clusterroles", "cluster-admin");
         assert_eq!(admin["rules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         assert_eq!(admin["rules"][1], json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
-        let edit = find("clusterroles", "edit");
+        let edit = find_object("clusterroles", "edit");
         assert_eq!(edit["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-admin"], "true");
         assert_eq!(edit["aggregationRule"]["clusterRoleSelectors"].as_array().unwrap().len(), 1);
-        let bound = find("clusterrolebindings", "system:controller:job-controller");
+        let bound = find_object("clusterrolebindings", "system:controller:job-controller");
         assert_eq!(
             bound["subjects"][0],
             json!({"kind": "ServiceAccount", "name": "job-controller", "namespace": "kube-system"})
         );
-        assert!(find("clusterrolebindings", "system:node").get("subjects").is_none());
+        assert!(find_object("clusterrolebindings", "system:node").get("subjects").is_none());
     }
 }

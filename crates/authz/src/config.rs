@@ -13,10 +13,10 @@ use apiserver_core::http_client;
 use serde::Deserialize;
 
 use super::{
-    Policies, aggregate,
-    webhook::{Failure, Version, Webhook, conditions},
+    AbacPolicies, aggregate_errors,
+    webhook::{FailurePolicy, ReviewVersion, WebhookConfig, conditions},
 };
-use crate::Mode;
+use crate::AuthorizationMode;
 
 const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthorizationConfiguration";
@@ -25,7 +25,7 @@ const TYPES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "
 
 /// An invalid authorization configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum AuthorizationConfigError {
     /// The file cannot be decoded.
     #[error("failed to load AuthorizationConfiguration from file: {0}")]
     Load(String),
@@ -99,8 +99,11 @@ impl Default for WebhookFields {
 }
 
 /// Parses a configuration into modes; `policies` are those of ABAC.
-pub fn parse(text: &str, policies: Option<&Policies>) -> Result<Vec<Mode>, ConfigError> {
-    let configuration = decode_configuration(text).map_err(ConfigError::Load)?;
+pub fn parse_configuration(
+    text: &str,
+    policies: Option<&AbacPolicies>,
+) -> Result<Vec<AuthorizationMode>, AuthorizationConfigError> {
+    let configuration = decode_configuration(text).map_err(AuthorizationConfigError::Load)?;
     let (mut modes, mut errors) = (Vec::new(), Vec::new());
     if configuration.authorizers.is_empty() {
         errors.push(FieldError::required("authorizers", "at least one authorization mode must be defined"));
@@ -115,10 +118,10 @@ pub fn parse(text: &str, policies: Option<&Policies>) -> Result<Vec<Mode>, Confi
         errors.extend(validate_name(authorizer, &field, &mut names));
         modes.extend(build_mode(authorizer, &field, policies, &mut errors));
     }
-    match aggregate(
+    match aggregate_errors(
         errors.iter().map(ToString::to_string).chain(validate_type_names(&configuration.authorizers, &errors)),
     ) {
-        Some(errors) => Err(ConfigError::Wrong(errors)),
+        Some(errors) => Err(AuthorizationConfigError::Wrong(errors)),
         None => Ok(modes),
     }
 }
@@ -161,7 +164,7 @@ fn validate_name<'a>(
     if !seen.insert(name) {
         return Some(FieldError::duplicate(field, name));
     }
-    let wrong = names::subdomain(name);
+    let wrong = names::check_dns1123_subdomain(name);
     let why = format!("authorizer name is invalid: {}", wrong.join(", "));
     (!wrong.is_empty()).then(|| FieldError::invalid(field, name, why))
 }
@@ -180,9 +183,9 @@ fn validate_type_names(links: &[AuthorizerFields], errors: &[FieldError]) -> Vec
 fn build_mode(
     authorizer: &AuthorizerFields,
     field: &str,
-    policies: Option<&Policies>,
+    policies: Option<&AbacPolicies>,
     errors: &mut Vec<FieldError>,
-) -> Option<Mode> {
+) -> Option<AuthorizationMode> {
     if authorizer.kind != "Webhook" && authorizer.webhook.is_some() {
         let why = "may only be specified when type=Webhook";
         errors.push(FieldError::invalid(format!("{field}.webhook"), "non-null", why));
@@ -192,8 +195,8 @@ fn build_mode(
             errors.push(FieldError::required(format!("{field}.webhook"), "required when type=Webhook"));
             None
         }
-        ("Webhook", Some(fields)) => fields.build_webhook(field, errors).map(Mode::Webhook),
-        (name, _) => match Mode::named(name, policies) {
+        ("Webhook", Some(fields)) => fields.build_webhook(field, errors).map(AuthorizationMode::Webhook),
+        (name, _) => match AuthorizationMode::from_name(name, policies) {
             Some(mode) => Some(mode),
             None => {
                 errors.push(FieldError::required(format!("{field}.type"), "ABAC needs --authorization-policy-file"));
@@ -203,15 +206,15 @@ fn build_mode(
     }
 }
 
-impl Mode {
+impl AuthorizationMode {
     /// Returns the mode of a name, if it needs nothing but a name and ABAC policies.
-    pub fn named(name: &str, policies: Option<&Policies>) -> Option<Self> {
+    pub fn from_name(name: &str, policies: Option<&AbacPolicies>) -> Option<Self> {
         Some(match name {
-            "AlwaysAllow" => Mode::AlwaysAllow,
-            "AlwaysDeny" => Mode::AlwaysDeny,
-            "RBAC" => Mode::Rbac,
-            "Node" => Mode::Node,
-            "ABAC" => Mode::Abac(policies?.clone()),
+            "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
+            "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
+            "RBAC" => AuthorizationMode::Rbac,
+            "Node" => AuthorizationMode::Node,
+            "ABAC" => AuthorizationMode::Abac(policies?.clone()),
             _ => return None,
         })
     }
@@ -219,7 +222,7 @@ impl Mode {
 
 impl WebhookFields {
     /// Returns the webhook, or adds errors.
-    fn build_webhook(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Webhook> {
+    fn build_webhook(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<WebhookConfig> {
         let before = errors.len();
         let timeout = parse_positive_duration(&self.timeout, &format!("{field}.timeout"), Some(30), errors);
         let allowed_for =
@@ -234,17 +237,17 @@ impl WebhookFields {
             return None;
         }
         let kept = |cached: bool, time: Duration| if cached { time } else { Duration::ZERO };
-        Some(Webhook {
+        Some(WebhookConfig {
             allowed_for: kept(self.cache_authorized_requests, allowed_for?),
             refused_for: kept(self.cache_unauthorized_requests, refused_for?),
             timeout: timeout?,
             failure: failure?,
             conditions: Arc::new(conditions),
-            ..Webhook::new(endpoint?, version?)
+            ..WebhookConfig::new(endpoint?, version?)
         })
     }
 
-    fn review_version(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Version> {
+    fn review_version(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<ReviewVersion> {
         let conditions = format!("{field}.matchConditionSubjectAccessReviewVersion");
         match self.match_condition_subject_access_review_version.as_str() {
             "" if self.match_conditions.is_empty() => {}
@@ -254,19 +257,19 @@ impl WebhookFields {
         }
         let field = format!("{field}.subjectAccessReviewVersion");
         match self.subject_access_review_version.as_str() {
-            "v1" => return Some(Version::V1),
-            "v1beta1" => return Some(Version::V1Beta1),
+            "v1" => return Some(ReviewVersion::V1),
+            "v1beta1" => return Some(ReviewVersion::V1Beta1),
             "" => errors.push(FieldError::required(field, "")),
             other => errors.push(FieldError::not_supported(field, other, &["v1", "v1beta1"])),
         }
         None
     }
 
-    fn parse_failure_policy(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Failure> {
+    fn parse_failure_policy(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<FailurePolicy> {
         let field = format!("{field}.failurePolicy");
         match self.failure_policy.as_str() {
-            "NoOpinion" => return Some(Failure::NoOpinion),
-            "Deny" => return Some(Failure::Deny),
+            "NoOpinion" => return Some(FailurePolicy::NoOpinion),
+            "Deny" => return Some(FailurePolicy::Deny),
             "" => errors.push(FieldError::required(field, "")),
             other => errors.push(FieldError::not_supported(field, other, &["NoOpinion", "Deny"])),
         }
@@ -281,10 +284,10 @@ fn parse_positive_duration(
     most: Option<i64>,
     errors: &mut Vec<FieldError>,
 ) -> Option<Duration> {
-    let nanos = match duration::read(if text.is_empty() { "0" } else { text }) {
+    let nanos = match duration::try_parse(if text.is_empty() { "0" } else { text }) {
         Ok(nanos) => nanos,
         Err(why) => {
-            errors.push(FieldError::invalid(field, text, why));
+            errors.push(FieldError::invalid(field, text, why.0));
             return None;
         }
     };
@@ -294,7 +297,7 @@ fn parse_positive_duration(
     }
     if nanos < 0 || most.is_some_and(|most| nanos > most * 1_000_000_000) {
         let why = if most.is_some() { "must be > 0s and <= 30s" } else { "must be > 0s" };
-        errors.push(FieldError::invalid(field, duration::write(nanos), why));
+        errors.push(FieldError::invalid(field, duration::format_duration(nanos), why));
         return None;
     }
     u64::try_from(nanos).ok().map(Duration::from_nanos)
@@ -339,7 +342,7 @@ mod tests {
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
     const GOOD: &str = "timeout: 3s, subjectAccessReviewVersion: v1, failurePolicy: Deny";
 
-    fn check(links: &str, want: Result<&str, &str>) {
+    fn assert_parsed(links: &str, want: Result<&str, &str>) {
         let text = if links.contains("apiVersion") { links.to_owned() } else { format!("{HEAD}{links}") };
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("hook");
@@ -347,10 +350,10 @@ mod tests {
                     \"https://127.0.0.1:1/\"}}]\n";
         fs::write(&file, hook).unwrap();
         let text = text.replace("HOOK", &file.display().to_string());
-        let got = parse(&text, None);
+        let got = parse_configuration(&text, None);
         let got = got.map(|modes| {
             let names = modes.iter().map(|mode| match mode {
-                Mode::Webhook(webhook) => {
+                AuthorizationMode::Webhook(webhook) => {
                     format!("{:?} {:?} {:?}", webhook.failure, webhook.timeout, webhook.refused_for)
                 }
                 mode => format!("{mode:?}"),
@@ -361,56 +364,65 @@ mod tests {
         assert_eq!(got.as_deref().map_err(String::as_str), want, "{links}");
     }
 
-    fn hook(more: &str) -> String {
+    fn webhook_entry(more: &str) -> String {
         format!("- {{type: Webhook, name: hook, webhook: {{{more}}}}}")
     }
 
     #[test]
     fn configurations_are_parsed() {
-        check("- {type: Node, name: node}\n- {type: RBAC, name: rbac}", Ok("Node, Rbac"));
-        check("- {type: AlwaysAllow, name: alwaysallow}", Ok("AlwaysAllow"));
+        assert_parsed("- {type: Node, name: node}\n- {type: RBAC, name: rbac}", Ok("Node, Rbac"));
+        assert_parsed("- {type: AlwaysAllow, name: alwaysallow}", Ok("AlwaysAllow"));
         let connection = "connectionInfo: {type: KubeConfigFile, kubeConfigFile: HOOK}";
-        check(&hook(&format!("{GOOD}, {connection}")), Ok("Deny 3s 30s"));
-        check(&hook(&format!("{GOOD}, cacheUnauthorizedRequests: false, {connection}")), Ok("Deny 3s 0ns"));
-        let two = format!("{}\n{}", hook(&format!("{GOOD}, {connection}")), "- {type: RBAC, name: rbac}");
-        check(&two, Ok("Deny 3s 30s, Rbac"));
+        assert_parsed(&webhook_entry(&format!("{GOOD}, {connection}")), Ok("Deny 3s 30s"));
+        assert_parsed(
+            &webhook_entry(&format!("{GOOD}, cacheUnauthorizedRequests: false, {connection}")),
+            Ok("Deny 3s 0ns"),
+        );
+        let two = format!("{}\n{}", webhook_entry(&format!("{GOOD}, {connection}")), "- {type: RBAC, name: rbac}");
+        assert_parsed(&two, Ok("Deny 3s 30s, Rbac"));
     }
 
     #[test]
     fn errors_name_their_field() {
-        check("  []", Err("authorizers: Required value: at least one authorization mode must be defined"));
-        check("- {name: x}", Err("authorizers[0].type: Required value"));
-        check(
+        assert_parsed("  []", Err("authorizers: Required value: at least one authorization mode must be defined"));
+        assert_parsed("- {name: x}", Err("authorizers[0].type: Required value"));
+        assert_parsed(
             "- {type: Rbac, name: rbac}",
             Err(
                 "authorizers[0].type: Unsupported value: \"Rbac\": supported values: \"ABAC\", \"AlwaysAllow\", \"AlwaysDeny\", \
                  \"Node\", \"RBAC\", \"Webhook\"",
             ),
         );
-        check(
+        assert_parsed(
             "- {type: RBAC, name: rbac}\n- {type: RBAC, name: other}",
             Err("authorizers[1].type: Duplicate value: \"RBAC\""),
         );
-        check("- {type: RBAC}", Err("authorizers[0].name: Required value"));
-        check("- {type: RBAC, name: roles}", Err("expected name rbac for authorizer RBAC instead of roles"));
-        check(
+        assert_parsed("- {type: RBAC}", Err("authorizers[0].name: Required value"));
+        assert_parsed("- {type: RBAC, name: roles}", Err("expected name rbac for authorizer RBAC instead of roles"));
+        assert_parsed(
             "- {type: RBAC, name: rbac, webhook: {}}",
             Err("authorizers[0].webhook: Invalid value: \"non-null\": may only be specified when type=Webhook"),
         );
-        check("- {type: Webhook, name: x}", Err("authorizers[0].webhook: Required value: required when type=Webhook"));
-        check(
-            &hook(""),
+        assert_parsed(
+            "- {type: Webhook, name: x}",
+            Err("authorizers[0].webhook: Required value: required when type=Webhook"),
+        );
+        assert_parsed(
+            &webhook_entry(""),
             Err("[authorizers[0].timeout: Required value, authorizers[0].subjectAccessReviewVersion: Required value, \
                  authorizers[0].failurePolicy: Required value, authorizers[0].connectionInfo.type: Required value]"),
         );
-        let bad = |more: &str| hook(&format!("{GOOD}, connectionInfo: {{{more}}}"));
-        check(&bad("type: KubeConfigFile"), Err("authorizers[0].connectionInfo.kubeConfigFile: Required value"));
-        check(
+        let bad = |more: &str| webhook_entry(&format!("{GOOD}, connectionInfo: {{{more}}}"));
+        assert_parsed(
+            &bad("type: KubeConfigFile"),
+            Err("authorizers[0].connectionInfo.kubeConfigFile: Required value"),
+        );
+        assert_parsed(
             &bad("type: KubeConfigFile, kubeConfigFile: x"),
             Err("authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"x\": must be an absolute path"),
         );
-        check(
-            &hook(
+        assert_parsed(
+            &webhook_entry(
                 "timeout: 1m, subjectAccessReviewVersion: v2, failurePolicy: Maybe, connectionInfo: {type: KubeConfigFile, \
                    kubeConfigFile: HOOK}",
             ),
@@ -418,8 +430,8 @@ mod tests {
                  authorizers[0].subjectAccessReviewVersion: Unsupported value: \"v2\": supported values: \"v1\", \"v1beta1\", \
                  authorizers[0].failurePolicy: Unsupported value: \"Maybe\": supported values: \"NoOpinion\", \"Deny\"]"),
         );
-        check(
-            &hook(&format!(
+        assert_parsed(
+            &webhook_entry(&format!(
                 "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"true\"}}], \
                  matchConditionSubjectAccessReviewVersion: v1"
             )),
@@ -438,17 +450,17 @@ mod tests {
                 "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"{condition}\"}}], \
                  matchConditionSubjectAccessReviewVersion: v1"
             );
-            check(&hook(&text), Err(&format!("authorizers[0].matchConditions[0].expression: {why}")));
+            assert_parsed(&webhook_entry(&text), Err(&format!("authorizers[0].matchConditions[0].expression: {why}")));
         }
-        check(
+        assert_parsed(
             "- {type: ABAC, name: abac}",
             Err("authorizers[0].type: Required value: ABAC needs --authorization-policy-file"),
         );
         let load = "failed to load AuthorizationConfiguration from file: ";
         let other = format!("{load}no kind \"Other\" is registered for version \"apiserver.config.k8s.io/v1\"");
-        check("apiVersion: apiserver.config.k8s.io/v1\nkind: Other", Err(&other));
+        assert_parsed("apiVersion: apiserver.config.k8s.io/v1\nkind: Other", Err(&other));
         let unknown =
             format!("{load}strict decoding error: unknown field `nome`, expected one of `type`, `name`, `webhook`");
-        check("- {type: RBAC, nome: rbac}", Err(&unknown));
+        assert_parsed("- {type: RBAC, nome: rbac}", Err(&unknown));
     }
 }

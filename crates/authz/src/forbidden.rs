@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    fn check(verb: &str, target: AttributesTarget<'_>, reason: Reason, want: &str) {
+    fn assert_message(verb: &str, target: AttributesTarget<'_>, reason: Reason, want: &str) {
         let user = User { name: "al<ice".into(), ..User::default() };
         let status = forbidden_status(&Attributes { user: &user, verb, target }, &reason);
         assert_eq!((status.code, status.message.as_str()), (if reason.error().is_some() { 500 } else { 403 }, want));
@@ -80,7 +80,7 @@ mod tests {
             name: "p",
             ..ResourceAttributes::default()
         };
-        check(
+        assert_message(
             "get",
             AttributesTarget::Resource(ResourceAttributes { subresource: "log", ..pods }),
             Reason::none(),
@@ -91,23 +91,23 @@ mod tests {
             resource: "clusterroles",
             ..ResourceAttributes::default()
         };
-        check(
+        assert_message(
             "list",
             AttributesTarget::Resource(roles),
             "because <I> say so".into(),
             "clusterroles.rbac.authorization.k8s.io is forbidden: User \"al&lt;ice\" cannot list resource \"clusterroles\" in API \
              group \"rbac.authorization.k8s.io\" at the cluster scope: because <I> say so",
         );
-        check(
+        assert_message(
             "post",
             AttributesTarget::NonResource("/x"),
             Reason::none(),
             "forbidden: User \"al&lt;ice\" cannot post path \"/x\"",
         );
-        check(
+        assert_message(
             "post",
             AttributesTarget::NonResource("/x"),
-            Reason::failed("no answer"),
+            Reason::from_error("no answer"),
             "Internal error occurred: no answer",
         );
     }

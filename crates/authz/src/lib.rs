@@ -11,26 +11,26 @@ pub mod config;
 mod escalation_check;
 mod forbidden;
 mod node;
+mod options;
 mod rbac;
 mod reason;
 mod request;
-mod settings;
 pub mod webhook;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-pub use abac::{Policies, Unreadable};
+pub use abac::{AbacPolicies, PolicyFileError};
 use api::status::Status;
 pub use apiserver_core::user::MASTERS_GROUP;
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
 pub use escalation_check::{EscalationAttributes, EscalationCheck};
 pub use node::POD_SECRETS;
-pub use rbac::{Rbac, Rule, escalation};
-pub use reason::{Reason, aggregate};
-pub use settings::{Authorization, Mode};
+pub use options::{AuthorizationMode, AuthorizationOptions};
+pub use rbac::{PolicyRule, RbacAuthorizer, escalation};
+pub use reason::{Reason, aggregate_errors};
 use store::WatchCache;
-pub use webhook::Webhook;
+pub use webhook::WebhookConfig;
 
 /// The decision of an authorizer.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub trait Authorizer: Send + Sync {
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedRules {
     /// The rules that allow something.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<PolicyRule>,
     /// Whether further requests may be allowed.
     pub incomplete: bool,
     /// Errors of the enumeration.
@@ -83,58 +83,60 @@ pub struct Authorizers {
     /// The modes at startup; some cannot be enabled later.
     kinds: Vec<&'static str>,
     /// Present also without the mode RBAC, for escalation checks.
-    rbac: Arc<Rbac>,
+    rbac: Arc<RbacAuthorizer>,
     node: Option<Arc<node::NodeAuthorizer>>,
 }
 
 impl Authorizers {
     /// Builds the authorizers of the configured modes over the objects in the watch cache.
-    pub fn new(settings: &Authorization, cache: &Arc<WatchCache>) -> Result<Arc<Self>, store::StoreError> {
-        let kinds: Vec<&str> = settings.modes.iter().map(Mode::kind).collect();
+    pub fn new(settings: &AuthorizationOptions, cache: &Arc<WatchCache>) -> Result<Arc<Self>, store::StoreError> {
+        let kinds: Vec<&str> = settings.modes.iter().map(AuthorizationMode::mode_name).collect();
         let node = if kinds.contains(&"Node") { Some(Arc::new(node::NodeAuthorizer::new(cache)?)) } else { None };
-        let rbac = Arc::new(Rbac::new(cache)?);
+        let rbac = Arc::new(RbacAuthorizer::new(cache)?);
         let new = Self { authorizers: RwLock::default(), kinds, rbac, node };
-        new.replace(&settings.modes).map_err(store::StoreError::Unusable)?;
+        new.replace_modes(&settings.modes).map_err(store::StoreError::Unusable)?;
         Ok(Arc::new(new))
     }
 
     /// Replaces the authorizers. RBAC, ABAC and Node are available only if they were enabled at startup.
-    pub fn replace(&self, modes: &[Mode]) -> Result<(), String> {
-        let not_enabled = |mode: &Mode| {
-            let kind = mode.kind();
+    pub fn replace_modes(&self, modes: &[AuthorizationMode]) -> Result<(), String> {
+        let not_enabled = |mode: &AuthorizationMode| {
+            let kind = mode.mode_name();
             format!("authorizer type {kind} is not allowed if it was not enabled at initial server startup")
         };
         let mut authorizers: Vec<Box<dyn Authorizer>> = Vec::new();
         for mode in modes {
-            if matches!(mode, Mode::Abac(_) | Mode::Rbac) && !self.kinds.contains(&mode.kind()) {
+            if matches!(mode, AuthorizationMode::Abac(_) | AuthorizationMode::Rbac)
+                && !self.kinds.contains(&mode.mode_name())
+            {
                 return Err(not_enabled(mode));
             }
             authorizers.push(match mode {
-                Mode::AlwaysAllow => Box::new(always::AlwaysAllowAuthorizer),
-                Mode::AlwaysDeny => Box::new(always::AlwaysDenyAuthorizer),
-                Mode::Webhook(webhook) => Box::new(webhook::WebhookAuthorizer::new(webhook.clone())),
-                Mode::Abac(policies) => Box::new(policies.clone()),
-                Mode::Rbac => Box::new(self.rbac.clone()),
-                Mode::Node => Box::new(self.node.clone().ok_or_else(|| not_enabled(mode))?),
+                AuthorizationMode::AlwaysAllow => Box::new(always::AlwaysAllowAuthorizer),
+                AuthorizationMode::AlwaysDeny => Box::new(always::AlwaysDenyAuthorizer),
+                AuthorizationMode::Webhook(webhook) => Box::new(webhook::WebhookAuthorizer::new(webhook.clone())),
+                AuthorizationMode::Abac(policies) => Box::new(policies.clone()),
+                AuthorizationMode::Rbac => Box::new(self.rbac.clone()),
+                AuthorizationMode::Node => Box::new(self.node.clone().ok_or_else(|| not_enabled(mode))?),
             });
         }
         *self.authorizers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authorizers);
         Ok(())
     }
 
-    fn current(&self) -> Arc<Vec<Box<dyn Authorizer>>> {
+    fn current_authorizers(&self) -> Arc<Vec<Box<dyn Authorizer>>> {
         self.authorizers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The RBAC authorizer.
-    pub fn rbac(&self) -> &Rbac {
+    pub fn rbac(&self) -> &RbacAuthorizer {
         &self.rbac
     }
 
     /// Returns the rules of a user in a namespace, from all authorizers.
     pub fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
         let mut all = ResolvedRules::default();
-        for authorizer in self.current().iter() {
+        for authorizer in self.current_authorizers().iter() {
             let ResolvedRules { rules, incomplete, errors } = authorizer.rules_for(user, namespace);
             all.rules.extend(rules);
             all.incomplete |= incomplete;
@@ -148,7 +150,7 @@ impl Authorizers {
         authorizers: Vec<Box<dyn Authorizer>>,
         cache: &Arc<WatchCache>,
     ) -> Result<Arc<Self>, store::StoreError> {
-        let (authorizers, rbac) = (RwLock::new(Arc::new(authorizers)), Arc::new(Rbac::new(cache)?));
+        let (authorizers, rbac) = (RwLock::new(Arc::new(authorizers)), Arc::new(RbacAuthorizer::new(cache)?));
         Ok(Arc::new(Self { authorizers, kinds: Vec::new(), rbac, node: None }))
     }
 
@@ -158,14 +160,14 @@ impl Authorizers {
             return Decision::Allowed(Reason::none());
         }
         let mut reasons = Vec::new();
-        for authorizer in self.current().iter() {
+        for authorizer in self.current_authorizers().iter() {
             match authorizer.authorize(attributes).await {
                 Decision::NoOpinion(reason) if reason.is_none() => {}
                 Decision::NoOpinion(reason) => reasons.push(reason),
                 decision => return decision,
             }
         }
-        Decision::NoOpinion(Reason::joined(reasons))
+        Decision::NoOpinion(Reason::join(reasons))
     }
 
     /// Whether the request is allowed.
@@ -185,6 +187,6 @@ impl Authorizers {
 }
 
 /// Returns the 403 status of a request with a reason.
-pub fn forbidden(attributes: &Attributes<'_>, why: String) -> Status {
+pub fn forbidden_with_reason(attributes: &Attributes<'_>, why: String) -> Status {
     forbidden::forbidden_status(attributes, &Reason::from(why))
 }

@@ -5,49 +5,49 @@ use std::{fmt, sync::Arc};
 /// A reason, and the error of the authorizer, if any.
 #[derive(Clone, Default)]
 pub struct Reason {
-    text: Text,
+    text: ReasonText,
     error: Option<String>,
 }
 
 #[derive(Clone)]
-enum Text {
+enum ReasonText {
     Static(&'static str),
     Owned(String),
     Shared(Arc<dyn fmt::Display + Send + Sync>),
 }
 
-impl Default for Text {
+impl Default for ReasonText {
     fn default() -> Self {
-        Text::Static("")
+        ReasonText::Static("")
     }
 }
 
 impl Reason {
     /// No reason.
     pub const fn none() -> Self {
-        Self { text: Text::Static(""), error: None }
+        Self { text: ReasonText::Static(""), error: None }
     }
 
     /// Whether there is neither reason nor error.
     pub fn is_none(&self) -> bool {
-        self.error.is_none() && matches!(&self.text, Text::Static(""))
+        self.error.is_none() && matches!(&self.text, ReasonText::Static(""))
     }
 
     /// A reason that is formatted on demand.
-    pub fn shared(reason: Arc<dyn fmt::Display + Send + Sync>) -> Self {
-        Self { text: Text::Shared(reason), error: None }
+    pub fn from_display(reason: Arc<dyn fmt::Display + Send + Sync>) -> Self {
+        Self { text: ReasonText::Shared(reason), error: None }
     }
 
     /// The authorizer failed.
-    pub fn failed(error: impl Into<String>) -> Self {
-        Self { text: Text::default(), error: Some(error.into()) }
+    pub fn from_error(error: impl Into<String>) -> Self {
+        Self { text: ReasonText::default(), error: Some(error.into()) }
     }
 
     /// Joins reasons, one per line, and aggregates their errors.
-    pub fn joined(reasons: Vec<Reason>) -> Self {
+    pub fn join(reasons: Vec<Reason>) -> Self {
         let texts: Vec<String> = reasons.iter().map(Reason::to_string).filter(|text| !text.is_empty()).collect();
-        let error = aggregate(reasons.into_iter().filter_map(|reason| reason.error));
-        Self { text: Text::Owned(texts.join("\n")), error }
+        let error = aggregate_errors(reasons.into_iter().filter_map(|reason| reason.error));
+        Self { text: ReasonText::Owned(texts.join("\n")), error }
     }
 
     /// Adds an error.
@@ -64,7 +64,7 @@ impl Reason {
 }
 
 /// Aggregates errors as Go's `utilerrors.NewAggregate`, without duplicates; `None` for none.
-pub fn aggregate(errors: impl IntoIterator<Item = String>) -> Option<String> {
+pub fn aggregate_errors(errors: impl IntoIterator<Item = String>) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for error in errors {
         if !all.contains(&error) {
@@ -77,9 +77,9 @@ pub fn aggregate(errors: impl IntoIterator<Item = String>) -> Option<String> {
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.text {
-            Text::Static(text) => out.write_str(text),
-            Text::Owned(text) => out.write_str(text),
-            Text::Shared(text) => text.fmt(out),
+            ReasonText::Static(text) => out.write_str(text),
+            ReasonText::Owned(text) => out.write_str(text),
+            ReasonText::Shared(text) => text.fmt(out),
         }
     }
 }
@@ -92,12 +92,12 @@ impl fmt::Debug for Reason {
 
 impl From<&'static str> for Reason {
     fn from(text: &'static str) -> Self {
-        Self { text: Text::Static(text), error: None }
+        Self { text: ReasonText::Static(text), error: None }
     }
 }
 
 impl From<String> for Reason {
     fn from(text: String) -> Self {
-        Self { text: Text::Owned(text), error: None }
+        Self { text: ReasonText::Owned(text), error: None }
     }
 }

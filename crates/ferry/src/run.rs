@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use apiserver::{
-    AdmissionOptions, AggregationOptions, AuthenticationConfig, Authorization, CaBundle, ClientCertificate, Mode,
+    AdmissionOptions, AggregationOptions, AuthenticationConfig, AuthorizationOptions, CaBundle, ClientCertificate, AuthorizationMode,
     Server, ServerOptions, User,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
@@ -196,7 +196,7 @@ async fn api_server(
     listener: TcpListener,
     components: &mut ComponentSet,
 ) -> anyhow::Result<(Server, String)> {
-    let tokens = apiserver::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
+    let tokens = apiserver::TokenIssuer::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
     let config = apiserver::ServerConfig { store, kubelet_tls, tokens: Some(tokens) };
     let settings = api_server_options(options, pki)?;
@@ -234,7 +234,7 @@ fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<S
         advertise: Some((options.node_ip, options.port)),
         authentication,
         aggregation: AggregationOptions { certificate: Some(certificate), ..AggregationOptions::default() },
-        authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
+        authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Node, AuthorizationMode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         admission: admission_options()?,

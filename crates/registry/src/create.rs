@@ -72,7 +72,7 @@ impl Registry {
     ) -> Result<UpdatedObject, Status> {
         let (request, dry_run) = (attributes.target, attributes.dry_run);
         let resource = &request.resource;
-        let _entered = self.crds().enter(resource, meta::name(&object))?;
+        let _entered = self.crds().begin_create(resource, meta::name(&object))?;
         self.check_escalation_of_write(request, &object, None).await?;
         prepare_create(request, &mut object);
         let mut errors = validate::validate_create(resource, &object);
@@ -89,7 +89,7 @@ impl Registry {
         match self.save_object_with(resource, object, Precondition::Absent, dry_run, &request.raw_extensions).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::strategy_for(resource).awaits_index() {
-                    self.crds().settled(&object).await;
+                    self.crds().wait_until_names_accepted(&object).await;
                 }
                 Ok(UpdatedObject { object, stored })
             }

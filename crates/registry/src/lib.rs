@@ -42,7 +42,7 @@ use apiserver_core::{
     services::ServiceResolver,
     webhook::WebhookClients,
 };
-use authz::{Authorization, Authorizers};
+use authz::{AuthorizationOptions, Authorizers};
 use bytes::Bytes;
 pub use create::decode_request_body;
 pub use list::ListPage;
@@ -114,7 +114,7 @@ pub struct RegistryConfig<'a> {
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
     /// The authorization modes.
-    pub authorization: &'a Authorization,
+    pub authorization: &'a AuthorizationOptions,
     /// The TTL of events.
     pub event_ttl: Duration,
     /// The timeout of initializers.
@@ -227,7 +227,7 @@ impl Registry {
         }
         if CustomResourceDefinitions::is_converted_by_webhook(&request.resource) {
             let object = document::decode_record(&record).map_err(Status::internal_error)?;
-            let object = self.crds.one_in_version(&request.resource, object).await?;
+            let object = self.crds.convert_stored_object(&request.resource, object).await?;
             return Ok(RequestOutcome::Object { object, stored: None, code: 200 });
         }
         Ok(RequestOutcome::Document { value: record.value, revision: record.revision })
@@ -252,7 +252,7 @@ impl Registry {
     ) -> Result<(Value, Revision), Status> {
         let record = self.read_record(resource, namespace, name).await?;
         let object = document::decode_record(&record).map_err(Status::internal_error)?;
-        Ok((self.crds.one_in_version(resource, object).await?, record.revision))
+        Ok((self.crds.convert_stored_object(resource, object).await?, record.revision))
     }
 
     /// Lists all objects of a resource, or of one namespace, in the version of `resource`.
@@ -262,7 +262,7 @@ impl Registry {
         let snapshot = snapshot.map_err(Status::internal_error)?;
         let decoded = snapshot.items_after(None).map(|item| document::decode_record(&item.record));
         let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
-        self.crds.in_version(resource, decoded).await
+        self.crds.convert_stored(resource, decoded).await
     }
 
     /// Runs the escalation check of the resource, if it has one.
@@ -304,13 +304,13 @@ impl Registry {
         raw_extensions: &RawExtensions,
     ) -> Result<(Value, Option<StoredDocument>), SaveError> {
         let key = document::storage_key(resource, meta::namespace(&object), meta::name(&object));
-        let other = self.crds.to_stored(resource, &object).await?;
+        let other = self.crds.convert_to_storage_version(resource, &object).await?;
         if dry_run {
             let current = if precondition == Precondition::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::StoreError::Conflict { key: key.into(), precondition, current: Some(current) };
             return match (current, other) {
                 (Some(current), _) => Err(taken(current).into()),
-                (None, Some(other)) => Ok((self.crds.one_in_version(resource, other).await?, None)),
+                (None, Some(other)) => Ok((self.crds.convert_stored_object(resource, other).await?, None)),
                 (None, None) => Ok((object, None)),
             };
         }
@@ -321,7 +321,7 @@ impl Registry {
         self.cache.wait_until_cached(&key, revision).await;
         let mut is_whole = true;
         match (other, &resource.custom_schema) {
-            (Some(other), _) => object = self.crds.one_in_version(resource, other).await?,
+            (Some(other), _) => object = self.crds.convert_stored_object(resource, other).await?,
             // A status that the schema defaults is not stored with a new object, but it is returned.
             (None, Some(custom)) if object.get("status").is_none() => {
                 custom.default(&mut object);

@@ -41,7 +41,7 @@ impl Registry {
         let start = options.list_start(&prefix)?;
         let gone = |error| expired_status(request, &prefix, start.after.as_deref(), error);
         if let store::ResourceVersionMatch::Exactly(revision) = start.at {
-            self.crds().reaches(&request.resource, revision).map_err(gone)?;
+            self.crds().check_revision(&request.resource, revision).map_err(gone)?;
         }
         let snapshot = self.cache().snapshot(&prefix, start.at).await.map_err(gone)?;
         // A list from the cache is not paginated.
@@ -71,7 +71,7 @@ impl Registry {
         let mut list = from.take_page(everything, most, |item| selection.may_match(item));
         let stored = list.items.iter().map(|item| document::decode_record(&item.record));
         let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
-        let shown = self.crds().in_version(&request.resource, stored).await?;
+        let shown = self.crds().convert_stored(&request.resource, stored).await?;
         let selected =
             |(item, object): &(Arc<CachedItem>, Value)| everything || selection.matches_converted(item, object);
         let mut both: Vec<(Arc<CachedItem>, Value)> = list.items.into_iter().zip(shown).filter(selected).collect();

@@ -35,7 +35,7 @@ impl ObjectStorage for Registry {
     }
 
     async fn convert_to_version(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
-        self.crds().one_in_version(resource, object).await
+        self.crds().convert_stored_object(resource, object).await
     }
 
     fn custom_resources(&self) -> &dyn CustomResources {

@@ -10,7 +10,7 @@ use api::{
 };
 use apiserver_core::{body::RequestBody, clock, loopback, request::ResourceRequest};
 use async_trait::async_trait;
-use authn::tokens::Tokens;
+use authn::tokens::TokenIssuer;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ const EXTENDED_TOKEN_SECONDS: i64 = 365 * 24 * 60 * 60;
 /// Handles `TokenRequest` objects.
 pub struct TokenRequestHandler {
     /// Signs tokens; `None` disables the path.
-    pub tokens: Option<Arc<Tokens>>,
+    pub tokens: Option<Arc<TokenIssuer>>,
 }
 
 #[async_trait]
@@ -48,7 +48,7 @@ impl VirtualResource for TokenRequestHandler {
 /// Issues a token and adds warnings to the request.
 async fn issue_token(
     registry: &Registry,
-    tokens: &Tokens,
+    tokens: &TokenIssuer,
     request: &ResourceRequest,
     body: &RequestBody,
 ) -> Result<Value, Status> {
@@ -69,7 +69,7 @@ async fn issue_token(
     let bound = bound_object_claims(registry, request, &token_request).await?;
     request.warnings.add_warnings(limit_expiration(tokens, &mut token_request));
     let claims = build_claims(tokens, &account, &token_request, &bound, now);
-    let token = tokens.sign(claims).ok_or_else(Status::no_such_path)?.map_err(Status::internal_error)?;
+    let token = tokens.sign_claims(claims).ok_or_else(Status::no_such_path)?.map_err(Status::internal_error)?;
     let expires = now + SignedDuration::from_secs(meta::integer_at(&token_request, &["spec", "expirationSeconds"]));
     token_request["status"] = json!({"token": token, "expirationTimestamp": api::time::format_seconds(expires)});
     Ok(token_request)
@@ -106,7 +106,7 @@ fn check_subject(request: &ResourceRequest, token_request: &Value) -> Result<(),
 }
 
 /// Fills in audiences and metadata and checks the UID.
-fn complete_request(tokens: &Tokens, token_request: &mut Value, account: &Value, now: Timestamp) -> Result<(), Status> {
+fn complete_request(tokens: &TokenIssuer, token_request: &mut Value, account: &Value, now: Timestamp) -> Result<(), Status> {
     let (uid, wanted) = (meta::uid(account), meta::uid(token_request));
     if !wanted.is_empty() && wanted != uid {
         let why =
@@ -179,7 +179,7 @@ async fn bound_object_claims(
 }
 
 /// Limits the expiration to the configured maximum; returns a warning if it was longer.
-fn limit_expiration(tokens: &Tokens, token_request: &mut Value) -> Option<String> {
+fn limit_expiration(tokens: &TokenIssuer, token_request: &mut Value) -> Option<String> {
     let longest = i64::try_from(tokens.limits().longest.as_secs()).unwrap_or(i64::MAX);
     let asked = meta::integer_at(token_request, &["spec", "expirationSeconds"]);
     if longest == 0 || asked <= longest {
@@ -189,7 +189,7 @@ fn limit_expiration(tokens: &Tokens, token_request: &mut Value) -> Option<String
     Some(format!("requested expiration of {asked} seconds shortened to {longest} seconds"))
 }
 
-fn build_claims(tokens: &Tokens, account: &Value, token_request: &Value, bound: &Value, now: Timestamp) -> Value {
+fn build_claims(tokens: &TokenIssuer, account: &Value, token_request: &Value, bound: &Value, now: Timestamp) -> Value {
     let now = now.as_second();
     let asked = meta::integer_at(token_request, &["spec", "expirationSeconds"]);
     let audiences = meta::list_at(token_request, &["spec", "audiences"]);

@@ -284,7 +284,7 @@ impl Registry {
         match self.write_or_finish(request, object, revision, dry_run).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::strategy_for(resource).awaits_index() {
-                    self.crds().freshen().await;
+                    self.crds().wait_until_fresh().await;
                 }
                 Ok(Some(UpdatedObject { object, stored }))
             }

@@ -98,7 +98,7 @@ impl Plugin for ImagePolicyWebhook {
         let status = match self.review_status(&image_review_spec(attributes, pod)).await {
             Ok(status) => status,
             Err(error) if self.default_allow => {
-                tracing::info!(%error, "a pod is allowed although the image policy webhook failed");
+                tracing::info!(%error, "image policy webhook: call failed, allowing the pod");
                 attributes.warnings().annotate_audit(format!("{AUDIT_KEY_PREFIX}failed-open"), "true");
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use std::{fmt::Display, sync::Arc};
 use api::{Value, apply, decode, meta, patch, status::Status};
 use async_trait::async_trait;
 use authz::Authorizers;
-use expressions::admission::{Change, Match, MutatingPolicy};
+use expressions::admission::{MatchResult, MutatingPolicy, MutationResult};
 use serde_json::json;
 
 use super::{
@@ -133,11 +133,11 @@ impl MutatingDispatcher<'_, '_> {
         let (attributes, compiled) = (self.attributes, &call.policy.compiled);
         let versioned = VersionedAttributes::new(attributes, call.invocation.clone(), object, namespace).await?;
         let input = versioned.evaluation_input(&call.params, &self.authorizer);
-        let check = || compiled.matches(&input);
+        let check = || compiled.match_request(&input);
         match self.authorizer.evaluate(self.authorizers, attributes.user(), check).await {
-            Match::Yes => {}
-            Match::No => return Ok(()),
-            Match::Failed(why) => {
+            MatchResult::Yes => {}
+            MatchResult::No => return Ok(()),
+            MatchResult::Failed(why) => {
                 self.record_evaluation_error(call, &why);
                 return Ok(());
             }
@@ -171,7 +171,7 @@ impl MutatingDispatcher<'_, '_> {
         let versioned = VersionedAttributes::new(self.attributes, call.invocation.clone(), object, namespace).await?;
         let input = versioned.evaluation_input(&call.params, &self.authorizer);
         let compiled = &call.policy.compiled;
-        let change = || compiled.change(&compiled.mutations[at], &input);
+        let change = || compiled.evaluate_mutation(&compiled.mutations[at], &input);
         let change = match self.authorizer.evaluate(self.authorizers, self.attributes.user(), change).await {
             Ok(change) => change,
             Err(why) => return Ok(Err(why.to_string().into())),
@@ -231,17 +231,17 @@ impl MutationInvocation<'_> {
 fn apply_change(
     versioned_request: &VersionedRequest<'_, '_>,
     versioned: &Value,
-    change: Change,
+    change: MutationResult,
 ) -> Result<Result<Option<Value>, DenialReason>, Status> {
     match change {
-        Change::Apply(mut config) => {
+        MutationResult::Apply(mut config) => {
             for field in ["apiVersion", "kind"] {
                 config[field] = versioned[field].clone();
             }
             let merged = apply::apply_unowned(&apply_target(versioned_request)?, versioned, &config);
             Ok(merged.map(Some).map_err(|error| format!("error applying patch: {error}").into()))
         }
-        Change::Patch(operations) => {
+        MutationResult::Patch(operations) => {
             match patch::PatchType::Json.apply_patch(versioned_request.object_type()?, versioned, &operations) {
                 Ok(changed) => decode_strictly(versioned_request, changed).map(|changed| Ok(Some(changed))),
                 // A failed JSON Patch `test` operation means that the policy skips the mutation.

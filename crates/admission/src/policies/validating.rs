@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::Arc};
 use api::{Value, status::Status};
 use async_trait::async_trait;
 use authz::Authorizers;
-use expressions::admission::{Annotation, Decision, Judgement, ValidatingPolicy};
+use expressions::admission::{PolicyAuditAnnotation, PolicyDecision, ValidateResult, ValidatingPolicy};
 use serde::Serialize;
 use serde_json::json;
 
@@ -128,7 +128,7 @@ impl ValidatingDispatcher<'_, '_> {
         let versioned = VersionedAttributes::new(self.attributes, invocation, self.object, &namespace).await?;
         for params in params {
             let input = versioned.evaluation_input(params, &self.authorizer);
-            let evaluate = || hook.policy.compiled.judge(&input);
+            let evaluate = || hook.policy.compiled.validate_request(&input);
             let judgement = self.authorizer.evaluate(self.authorizers, self.attributes.user(), evaluate).await;
             self.apply_validation_actions(&hook.policy.name, binding, judgement, annotations);
         }
@@ -140,11 +140,11 @@ impl ValidatingDispatcher<'_, '_> {
         &mut self,
         policy: &str,
         binding: &PolicyBinding,
-        judgement: Judgement,
+        judgement: ValidateResult,
         annotations: &mut AuditAnnotations,
     ) {
         for (at, decision) in judgement.decisions.into_iter().enumerate() {
-            let Decision::Deny { message, reason } = decision else { continue };
+            let PolicyDecision::Deny { message, reason } = decision else { continue };
             for action in &binding.actions {
                 match action.as_str() {
                     "Deny" => self.record_denial(policy, Some(&binding.name), &message, &reason),
@@ -158,8 +158,10 @@ impl ValidatingDispatcher<'_, '_> {
         }
         for annotation in judgement.annotations {
             match annotation {
-                Annotation::Failed(why) => self.record_denial(policy, Some(&binding.name), &why, ""),
-                Annotation::Publish(key, value) => add_annotation(annotations, key, truncate_annotation(value)),
+                PolicyAuditAnnotation::Failed(why) => self.record_denial(policy, Some(&binding.name), &why, ""),
+                PolicyAuditAnnotation::Publish(key, value) => {
+                    add_annotation(annotations, key, truncate_annotation(value))
+                }
             }
         }
     }

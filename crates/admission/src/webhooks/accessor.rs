@@ -7,7 +7,7 @@ use api::{
     selector::{LabelSelector, SelectorError},
 };
 use apiserver_core::webhook::{WebhookAddress, webhook_address};
-use expressions::admission::Conditions;
+use expressions::admission::MatchConditions;
 
 /// A webhook of a webhook configuration.
 pub struct WebhookAccessor {
@@ -26,7 +26,7 @@ pub struct WebhookAccessor {
     /// The object selector.
     pub object_selector: Result<LabelSelector, SelectorError>,
     /// The match conditions.
-    pub match_conditions: Conditions,
+    pub match_conditions: MatchConditions,
     /// Whether `failurePolicy` is `Ignore`.
     pub ignores_failure: bool,
     /// Whether the webhook supports dry run (`sideEffects` is `None` or `NoneOnDryRun`).
@@ -66,7 +66,7 @@ fn parse_webhook(configuration: &str, at: usize, webhook: &Value) -> WebhookAcce
         equivalent: text("matchPolicy") != "Exact",
         namespace_selector: selector("namespaceSelector"),
         object_selector: selector("objectSelector"),
-        match_conditions: Conditions::of_webhook(meta::list_at(webhook, &["matchConditions"])),
+        match_conditions: MatchConditions::compile_webhook(meta::list_at(webhook, &["matchConditions"])),
         ignores_failure: text("failurePolicy") == "Ignore",
         supports_dry_run: matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
         reinvoke_if_needed: text("reinvocationPolicy") == "IfNeeded",

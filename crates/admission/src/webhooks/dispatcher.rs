@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Value, status::Status};
 use apiserver_core::webhook::WebhookError;
 use authz::Authorizers;
-use expressions::admission::Match;
+use expressions::admission::MatchResult;
 
 use super::{accessor::WebhookAccessor, admission_review, admission_review::WebhookResponse};
 use crate::{
@@ -46,11 +46,11 @@ impl WebhookAccessor {
         let versioned = VersionedAttributes::new(attributes, invocation.clone(), object, &Value::Null).await?;
         let deferred = Arc::new(DeferredAuthorizer::default());
         let input = versioned.evaluation_input(&Value::Null, &deferred);
-        match deferred.evaluate(authorizers, attributes.user(), || self.match_conditions.check(&input)).await {
-            Match::Yes => Ok(Some(invocation)),
-            Match::No => Ok(None),
-            Match::Failed(_) if self.ignores_failure => Ok(None),
-            Match::Failed(why) => {
+        match deferred.evaluate(authorizers, attributes.user(), || self.match_conditions.evaluate(&input)).await {
+            MatchResult::Yes => Ok(Some(invocation)),
+            MatchResult::No => Ok(None),
+            MatchResult::Failed(_) if self.ignores_failure => Ok(None),
+            MatchResult::Failed(why) => {
                 tracing::warn!(webhook = self.name, why, "failed evaluating match conditions, failing closed");
                 Err(Status::forbidden(attributes.resource(), attributes.object_name(object), &why))
             }

@@ -8,5 +8,5 @@ mod run;
 
 fuzz_target!(|data: &[u8]| {
     // Whether it is let pass is a question of the tests.
-    let _ = run::run(data);
+    let _ = run::run_input(data);
 });

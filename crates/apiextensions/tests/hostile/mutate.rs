@@ -71,36 +71,36 @@ pub const TOKENS: [&str; 60] = [
 ];
 
 /// Lines to begin with.
-pub fn corpus() -> Vec<String> {
+pub fn seed_corpus() -> Vec<String> {
     let recorded = include_str!("../../../api/tests/custom_values.jsonl").lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
         let schema = json!({"type": "object", "properties": {"a": line["schema"]}});
-        Some(lines(&version(schema), &json!({"a": line["value"]}), &json!({})))
+        Some(input_lines(&version_with_schema(schema), &json!({"a": line["value"]}), &json!({})))
     });
     let expressions = include_str!("../../../cel/tests/recorded/expressions.txt");
-    let rules = expressions.lines().filter(|line| line.contains("self")).map(ruled);
-    made().into_iter().chain(recorded).chain(rules).collect()
+    let rules = expressions.lines().filter(|line| line.contains("self")).map(rule_input);
+    handwritten_inputs().into_iter().chain(recorded).chain(rules).collect()
 }
 
-fn lines(version: &Value, object: &Value, old: &Value) -> String {
+fn input_lines(version: &Value, object: &Value, old: &Value) -> String {
     format!("{version}\n{object}\n{old}")
 }
 
-fn version(schema: Value) -> Value {
+fn version_with_schema(schema: Value) -> Value {
     json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}})
 }
 
 /// The object and the schema that expressions were recorded with, and one of them as its rule.
-fn ruled(rule: &str) -> String {
+fn rule_input(rule: &str) -> String {
     let read = |text: &str| serde_json::from_str::<Value>(text).expect("test data is JSON");
     let mut schema = read(include_str!("../../../cel/tests/recorded/schema.json"));
     schema["x-kubernetes-validations"] = json!([{"rule": rule, "messageExpression": "string(self.kind)"}]);
     let object = read(include_str!("../../../cel/tests/recorded/self.json"));
-    lines(&version(schema), &object, &object)
+    input_lines(&version_with_schema(schema), &object, &object)
 }
 
 /// Everything that a version can say, in a few.
-fn made() -> Vec<String> {
+fn handwritten_inputs() -> Vec<String> {
     let text = json!({"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"});
     let item = json!({"type": "object", "required": ["name"], "properties": {"name": text, "size": {"type": "integer",
         "default": 1, "maximum": 9, "exclusiveMaximum": true, "format": "int32"}},
@@ -122,7 +122,7 @@ fn made() -> Vec<String> {
                 "messageExpression": "'at most ' + string(self.replicas)"},
                 {"rule": "oldSelf.hasValue() || self.kind == 'a'", "optionalOldSelf": true}]},
         "status": {"type": "object", "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}}}}});
-    let mut version = version(wide);
+    let mut version = version_with_schema(wide);
     version["subresources"] = json!({"status": {}, "scale": {"specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}});
     version["selectableFields"] = json!([{"jsonPath": ".spec.kind"}, {"jsonPath": ".spec.replicas"}]);
@@ -139,11 +139,11 @@ fn made() -> Vec<String> {
         "status": {"replicas": 1, "selector": "a=b"}});
     let old =
         json!({"metadata": {"name": "a"}, "spec": {"boats": [{"name": "c", "size": 5}], "port": 80, "kind": "b"}});
-    vec![lines(&version, &object, &old), lines(&version, &old, &object)]
+    vec![input_lines(&version, &object, &old), input_lines(&version, &old, &object)]
 }
 
 /// Lines of the corpus, changed a few times.
-pub fn mutated(rng: &mut Rng, corpus: &[String]) -> Vec<u8> {
+pub fn mutate_lines(rng: &mut Rng, corpus: &[String]) -> Vec<u8> {
     let mut bytes = corpus[rng.usize(..corpus.len())].clone().into_bytes();
     for _ in 0..rng.usize(..5) {
         let at = rng.usize(..=bytes.len());

@@ -7,33 +7,33 @@ use api::{
     Value,
     apply::{self, ApplyRequest, ApplyTarget},
     decode::{self, FieldValidation},
-    json,
+    json, request_body,
     schema::{CustomResourceSchema, ObjectWrite, Resource, schema},
     validate,
 };
 use ferry_apiextensions::{
-    Definition, Version,
-    openapi::{Dialect, schemas},
+    CrdInfo, CrdVersion,
+    openapi::{OpenApiVersion, version_schemas},
 };
 use serde_json::json;
 
 /// Three lines: a version of a definition, an object, and what the object was before. True if the definition is let pass.
-pub fn run(data: &[u8]) -> bool {
+pub fn run_input(data: &[u8]) -> bool {
     let mut lines = data.splitn(3, |byte| *byte == b'\n').map(|line| json::parse(line).map(|(value, _)| value));
     let Some(Ok(version)) = lines.next() else { return false };
-    let Some(definition) = accepted(version) else { return false };
+    let Some(definition) = parse_accepted(version) else { return false };
     let objects: Vec<Value> = lines.filter_map(Result::ok).collect();
     for (at, _) in definition.versions.iter().enumerate() {
-        let _ = [Dialect::V2, Dialect::V3].map(|dialect| schemas(&definition, at, dialect));
-        let row = definition.row(at);
-        let read: Vec<Value> = objects.iter().filter_map(|object| object_of(&row, object.clone())).collect();
-        used(&row, &read);
+        let _ = [OpenApiVersion::V2, OpenApiVersion::V3].map(|dialect| version_schemas(&definition, at, dialect));
+        let row = definition.build_resource(at);
+        let read: Vec<Value> = objects.iter().filter_map(|object| decode_object(&row, object.clone())).collect();
+        exercise_resource(&row, &read);
     }
     true
 }
 
 /// The definition, if the server would take it.
-fn accepted(version: Value) -> Option<Arc<Definition>> {
+fn parse_accepted(version: Value) -> Option<Arc<CrdInfo>> {
     let resource = schema().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
     let whole = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "boats.example.io"}, "spec": {"group": "example.io", "scope": "Namespaced",
@@ -44,7 +44,7 @@ fn accepted(version: Value) -> Option<Arc<Definition>> {
     api::defaults::apply_defaults(resource.ty, &mut object);
     let mut errors = validate::validate_create(resource, &object);
     if errors.is_empty() {
-        errors = ferry_apiextensions::check(&object, None);
+        errors = ferry_apiextensions::validate_crd_rules(&object, None);
     }
     if !errors.is_empty() {
         errors.iter().for_each(|error| drop(error.to_string()));
@@ -52,23 +52,24 @@ fn accepted(version: Value) -> Option<Arc<Definition>> {
     }
     object["status"]["acceptedNames"] = object["spec"]["names"].clone();
     let document = object.to_string().into();
-    let definition = Definition::new(&object, &document).expect("what is let pass can be served");
+    let definition = CrdInfo::new(&object, &document).expect("what is let pass can be served");
     Some(Arc::new(definition))
 }
 
-fn object_of(row: &Resource, mut object: Value) -> Option<Value> {
+fn decode_object(row: &Resource, mut object: Value) -> Option<Value> {
     let map = object.as_object_mut()?;
     map.insert("apiVersion".into(), row.api_version().into());
     map.insert("kind".into(), row.kind.into());
-    let (object, _) = decode::decode_custom_value(row, object, FieldValidation::Warn).ok()?;
-    let again =
-        decode::decode_custom_value(row, object.clone(), FieldValidation::Warn).expect("what was read can be read").0;
+    let (object, _) = request_body::decode_custom_value(row, object, FieldValidation::Warn).ok()?;
+    let again = request_body::decode_custom_value(row, object.clone(), FieldValidation::Warn)
+        .expect("what was read can be read")
+        .0;
     assert_eq!(again, object, "what has its defaults is not changed");
     Some(object)
 }
 
-fn used(row: &Arc<Resource>, objects: &[Value]) {
-    let version = row.custom_schema.as_deref().and_then(Version::of).expect("it is of a definition");
+fn exercise_resource(row: &Arc<Resource>, objects: &[Value]) {
+    let version = row.custom_schema.as_deref().and_then(CrdVersion::from_schema).expect("it is of a definition");
     let now = jiff::Timestamp::UNIX_EPOCH;
     let _ = version.printer_columns();
     for object in objects {

@@ -52,7 +52,7 @@ pub async fn create_objects(registry: &Registry, settings: &ServerOptions) -> Re
     tokio::try_join!(
         services,
         write_concurrently(
-            authz::bootstrap_policy::objects()?
+            authz::bootstrap_policy::policy_objects()?
                 .into_iter()
                 .map(|wanted| rbac::reconcile_policy_object(registry, wanted))
         ),

@@ -2,15 +2,15 @@
 
 use api::{meta, status::Status};
 use apiserver_core::loopback::{LoopbackClient, ObjectKey};
-use authz::bootstrap_policy::{AUTO_UPDATE, Wanted};
+use authz::bootstrap_policy::{AUTO_UPDATE, PolicyObject};
 use registry::Registry;
 
 use super::reconcile;
 
 /// Creates an object of the policy or adds missing rules and subjects.
-pub async fn reconcile_policy_object(registry: &Registry, wanted: Wanted) -> Result<(), Status> {
+pub async fn reconcile_policy_object(registry: &Registry, wanted: PolicyObject) -> Result<(), Status> {
     let system = LoopbackClient::new(registry);
-    let Wanted { resource, object } = wanted;
+    let PolicyObject { resource, object } = wanted;
     let place = ObjectKey { resource, namespace: meta::namespace(&object), name: meta::name(&object) };
     let Some(current) = system.read_object(place).await? else {
         return super::create_missing(system, place, &object).await.map(drop);

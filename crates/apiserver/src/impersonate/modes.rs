@@ -12,7 +12,7 @@ use apiserver_core::{
 };
 use authn::{
     ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP,
-    service_account::{groups, is_label, split},
+    service_account::{groups, is_dns_label, split_user_name},
 };
 use authz::{Authorizers, MASTERS_GROUP, forbidden};
 
@@ -107,11 +107,11 @@ impl ImpersonationMode {
             ModeKind::AssociatedNode => {
                 let own = requestor.extra.get(NODE_NAME).map(Vec::as_slice);
                 let own = matches!(own, Some([one]) if Some(one.as_str()) == node);
-                only_name && node.is_some() && split(&requestor.name).is_some() && own
+                only_name && node.is_some() && split_user_name(&requestor.name).is_some() && own
             }
             ModeKind::Node => only_name && node.is_some(),
-            ModeKind::ServiceAccount => only_name && split(&wanted.name).is_some(),
-            ModeKind::User => node.is_none() && split(&wanted.name).is_none(),
+            ModeKind::ServiceAccount => only_name && split_user_name(&wanted.name).is_some(),
+            ModeKind::User => node.is_none() && split_user_name(&wanted.name).is_none(),
             ModeKind::Legacy => true,
         }
     }
@@ -144,7 +144,7 @@ impl ImpersonationMode {
             }
             other.groups = vec!["system:nodes".to_owned()];
         }
-        if let Some((namespace, account)) = split(&name) {
+        if let Some((namespace, account)) = split_user_name(&name) {
             (resource.resource, resource.namespace, resource.name) = ("serviceaccounts", namespace, account);
             if other.groups.is_empty() {
                 other.groups = groups(namespace);
@@ -229,7 +229,7 @@ impl ImpersonationRights<'_> {
     }
 
     fn forbidden_status(&self, resource: ResourceAttributes<'_>, why: &str) -> Status {
-        forbidden(&self.right_attributes(resource), why.to_owned())
+        forbidden_with_reason(&self.right_attributes(resource), why.to_owned())
     }
 
     fn right_attributes<'r>(&'r self, resource: ResourceAttributes<'r>) -> Attributes<'r> {
@@ -249,13 +249,13 @@ async fn authorize_right(authorizers: &Authorizers, attributes: &Attributes<'_>)
         (Some(error), false) => format!("{error}: {text}"),
         (None, _) => text,
     };
-    Err(forbidden(attributes, why))
+    Err(forbidden_with_reason(attributes, why))
 }
 
 /// The node name of a `system:node:` user.
 fn node_name(user: &str) -> Option<&str> {
     let name = user.strip_prefix("system:node:")?;
-    (name.len() <= 253 && name.split('.').all(is_label)).then_some(name)
+    (name.len() <= 253 && name.split('.').all(is_dns_label)).then_some(name)
 }
 
 /// The validation error of an impersonated extra field, if any.
@@ -265,7 +265,7 @@ fn extra_error(key: &str, values: &[String]) -> Option<String> {
     }
     let prefixed = key
         .split_once('/')
-        .is_some_and(|(domain, path)| domain.len() <= 253 && domain.split('.').all(is_label) && !path.is_empty());
+        .is_some_and(|(domain, path)| domain.len() <= 253 && domain.split('.').all(is_dns_label) && !path.is_empty());
     if !prefixed {
         return Some(format!(
             "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {key:?}: must be a \

@@ -35,7 +35,7 @@ pub async fn handle_path(server: &Server, request: &Parts) -> Result<Response<Bo
         .shared
         .tokens
         .as_ref()
-        .and_then(|tokens| tokens.published(path, &discovery::server_address(server, request)))
+        .and_then(|tokens| tokens.discovery_document(path, &discovery::server_address(server, request)))
     {
         let mut response = encode::json_response(200, &document);
         let headers = response.headers_mut();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use ::apiextensions::{Definition, schema::Node};
+use ::apiextensions::{CrdInfo, structural_schema::Structural};
 use admission::AdmissionOptions;
 use apiserver_core::User;
 use bytes::Bytes;
@@ -20,8 +20,8 @@ const BOATS: &str = "/apis/example.io/v1/namespaces/default/boats";
 struct World {
     server: Server,
     local: LocalService,
-    definitions: Vec<Weak<Definition>>,
-    schemas: Vec<Weak<Node>>,
+    definitions: Vec<Weak<CrdInfo>>,
+    schemas: Vec<Weak<Structural>>,
     _dir: tempfile::TempDir,
 }
 
@@ -56,8 +56,8 @@ impl World {
             assert_eq!(self.ask("GET", path, Value::Null).await, 200, "{path}");
         }
         assert_eq!(self.ask("GET", &format!("{BOATS}?watch=true"), Value::Null).await, 200);
-        let rows = self.server.registry().crds().rows();
-        let definition = rows.definition("boats.example.io").unwrap();
+        let rows = self.server.registry().crds().served_resources();
+        let definition = rows.crd("boats.example.io").unwrap();
         self.definitions.push(Arc::downgrade(definition));
         self.schemas.push(Arc::downgrade(definition.schema(0)));
     }

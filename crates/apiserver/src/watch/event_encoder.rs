@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use api::{Value, apply, convert, json_encoder, meta, protobuf, status::Status};
-use apiextensions::version_of;
+use apiextensions::crd_version;
 use apiserver_core::{
     document::{self, TypeMetaPrefix},
     negotiation::{MediaTypeOptions, ResponseEncoding, ResponseTransform},
@@ -65,7 +65,7 @@ impl CacheKeys {
     fn for_request(target: &ResourceRequest, form: MediaTypeOptions) -> Self {
         let MediaTypeOptions { encoding, transform: shape, version, .. } = form;
         // A CRD may change under the same name.
-        let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
+        let serial = crd_version(&target.resource).map_or(0, |version| version.crd.serial);
         let own = target.resource.api_version();
         let name = format!("{} {shape:?} {version:?} {own} {serial}", encoding.media_type());
         let selector = |name| target.query.get(name).unwrap_or_default();
@@ -105,7 +105,7 @@ impl EventEncoder {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
         items.retain(|item| self.selection.may_match(item));
         let stored = items.iter().map(|item| document::decode_record(&item.record)).collect::<Result<Vec<_>, _>>()?;
-        let shown = converter.crds().in_version(&self.target.resource, stored).await;
+        let shown = converter.crds().convert_stored(&self.target.resource, stored).await;
         let shown = shown.map_err(|status| store::StoreError::Unusable(status.message))?;
         self.converted = items.iter().map(|item| buffer_address(&item.record.value)).zip(shown).collect();
         Ok(())

@@ -63,7 +63,7 @@ async fn open_stream(
     let start = find_start(server, &target, &options).await?;
     let ends = Instant::now() + watch_duration(server, options.timeout);
     let resource = target.resource.clone();
-    let ended = server.shared.registry.crds().ended(&resource);
+    let ended = server.shared.registry.crds().change_token(&resource);
     let view = EventEncoder::new(target, form, options.selection).converted_by(&server.shared.registry);
     let lines = EventStream::new(view, start, options.bookmarks, ends);
     let stopping = server.shared.stopping.clone();
@@ -145,7 +145,7 @@ async fn find_start(server: &Server, target: &ResourceRequest, options: &ListOpt
         }
         let after = match revision {
             Some(revision) if revision > 0 => {
-                server.shared.registry.crds().reaches(&target.resource, revision)?;
+                server.shared.registry.crds().check_revision(&target.resource, revision)?;
                 revision
             }
             _ => cache.snapshot(&prefix, at).await?.revision,

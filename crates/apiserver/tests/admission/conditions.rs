@@ -1,6 +1,6 @@
 //! Match conditions of webhooks: which requests a webhook is asked about, and which configurations are taken.
 
-use ferry_apiserver::{AdmissionOptions, Authorization, Mode, ServerOptions};
+use ferry_apiserver::{AdmissionOptions, AuthorizationOptions, AuthorizationMode, ServerOptions};
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,7 +16,7 @@ fn conditions(expressions: &[&str]) -> Value {
 
 #[tokio::test]
 async fn webhooks_are_asked_where_all_conditions_hold() {
-    let authorization = Authorization { modes: vec![Mode::Rbac] };
+    let authorization = AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] };
     let admission = AdmissionOptions::default();
     let world = World::of(ServerOptions { authorization, admission, ..fixture::everything() }).await;
     let hook = Hook::start(|_| json!({"allowed": false})).await;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ferry_apiserver::{AdmissionOptions, Authorization, Mode, ServerOptions};
+use ferry_apiserver::{AdmissionOptions, AuthorizationOptions, AuthorizationMode, ServerOptions};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -20,7 +20,7 @@ async fn audited(log: &Path) -> World {
     let policy =
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n";
     let audit = fixture::audit_log(policy, log);
-    let authorization = Authorization { modes: vec![Mode::Rbac] };
+    let authorization = AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] };
     World::of(ServerOptions { audit, authorization, admission: AdmissionOptions::default(), ..fixture::everything() })
         .await
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferry_apiserver::{AdmissionOptions, Authorization, LocalService, Mode, Server, ServerOptions, User};
+use ferry_apiserver::{AdmissionOptions, AuthorizationOptions, LocalService, AuthorizationMode, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl World {
 
     /// As [`Self::new`], where roles say who may do what.
     pub async fn under_roles(enabled: &[&str]) -> Self {
-        let authorization = Authorization { modes: vec![Mode::Rbac] };
+        let authorization = AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] };
         let admission = AdmissionOptions::new(&names(enabled), &[]).unwrap();
         Self::of(ServerOptions { authorization, admission, ..fixture::everything() }).await
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferry_apiserver::{AggregationOptions, Audit, ClientCertificate, Mode, ServerOptions, UserTable};
+use ferry_apiserver::{AggregationOptions, Audit, ClientCertificate, AuthorizationMode, ServerOptions, UserTable};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl World {
             ..ServerOptions::default()
         };
         settings.authentication.tokens = Some(UserTable::from_token_file("t-1,ted,7,\"ops,dev\"\n").unwrap());
-        settings.authorization.modes = vec![Mode::Rbac];
+        settings.authorization.modes = vec![AuthorizationMode::Rbac];
         let wire = Wire::start_with(settings).await;
         let admin = wire.client().await;
         Self { wire, admin, remote }

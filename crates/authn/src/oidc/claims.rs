@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use api::{Value, json::kind_of_value};
+use api::{Value, json::value_type_name};
 use apiserver_core::User;
-use expressions::authentication::Input;
+use expressions::authentication::AuthenticationInput;
 
-use super::{JwtIssuer, Mapping, expression::IssuerExpressions};
+use super::{ClaimMapping, JwtIssuer, expression::IssuerExpressions};
 use crate::CREDENTIAL_ID;
 
 /// Returns the user that the claims describe.
 pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, String> {
-    let (input, expressions) = (Input::claims(claims), &issuer.expressions);
+    let (input, expressions) = (AuthenticationInput::from_claims(claims), &issuer.expressions);
     let mut user = User {
         name: match &expressions.username {
             Some(expression) => IssuerExpressions::evaluate_username(expression, &input)?,
@@ -46,7 +46,7 @@ pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, Stri
     Ok(user)
 }
 
-fn map_username(mapping: &Mapping, claims: &Value) -> Result<String, String> {
+fn map_username(mapping: &ClaimMapping, claims: &Value) -> Result<String, String> {
     let claim = &mapping.claim;
     let name = string_claim(claims, claim).map_err(|why| format!("oidc: parse username claims {claim:?}: {why}"))?;
     if claim == "email" {
@@ -62,8 +62,8 @@ fn map_username(mapping: &Mapping, claims: &Value) -> Result<String, String> {
 }
 
 /// Maps a claim with one group or a list.
-fn map_groups(mapping: &Mapping, claims: &Value) -> Result<Vec<String>, String> {
-    let Mapping { claim, prefix } = mapping;
+fn map_groups(mapping: &ClaimMapping, claims: &Value) -> Result<Vec<String>, String> {
+    let ClaimMapping { claim, prefix } = mapping;
     let invalid_claim = |why: String| format!("oidc: parse groups claim {claim:?}: {why}");
     let groups = match claims.get(claim) {
         None if is_distributed(claims, claim) => {
@@ -104,6 +104,6 @@ fn string_claim(claims: &Value, claim: &str) -> Result<String, String> {
 
 /// Go's error text for a value of the wrong type.
 fn unmarshal_error(wanted: &str, got: &Value) -> String {
-    let got = kind_of_value(got);
+    let got = value_type_name(got);
     format!("json: cannot unmarshal {got} into Go value of type {wanted}")
 }

@@ -8,11 +8,11 @@ use api::{
     yaml,
 };
 use apiserver_core::http_client::load_root_certificates;
-use expressions::authentication::Expression;
+use expressions::authentication::AuthenticationExpression;
 use serde::Deserialize;
 
 use super::{
-    ALGORITHMS, JwtIssuer, Mapping,
+    ALGORITHMS, ClaimMapping, JwtIssuer,
     expression::{IssuerExpressions, compile_at},
 };
 
@@ -20,10 +20,10 @@ const SUPPORTED_VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 
 /// An invalid authentication configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum AuthenticationConfigError {
     /// The file is not YAML.
     #[error("it is not YAML: {0}")]
-    Yaml(#[from] yaml::Error),
+    Yaml(#[from] yaml::YamlError),
     /// The file has an unknown field or a field of the wrong type.
     #[error("strict decoding error: {0}")]
     Decode(String),
@@ -131,13 +131,13 @@ struct ExtraMapping {
 
 impl AuthenticationFile {
     /// Parses a file. `own` are the issuers of this server's own tokens, which others must not use.
-    pub fn parse(text: &str, own: &[String]) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str, own: &[String]) -> Result<Self, AuthenticationConfigError> {
         let value = yaml::parse(text.as_bytes())?.value;
         let file: ConfigurationFile =
-            serde_json::from_value(value).map_err(|error| ConfigError::Decode(error.to_string()))?;
+            serde_json::from_value(value).map_err(|error| AuthenticationConfigError::Decode(error.to_string()))?;
         let version = file.api_version.strip_prefix("apiserver.config.k8s.io/").unwrap_or_default();
         if file.kind != "AuthenticationConfiguration" || !SUPPORTED_VERSIONS.contains(&version) {
-            return Err(ConfigError::Kind(file.kind, file.api_version));
+            return Err(AuthenticationConfigError::Kind(file.kind, file.api_version));
         }
         let mut issuers: Vec<JwtIssuer> = Vec::new();
         for (index, jwt) in file.jwt.into_iter().enumerate() {
@@ -161,7 +161,7 @@ impl AuthenticationFile {
 }
 
 impl JwtFields {
-    fn into_issuer(self, path: &str, own: &[String]) -> Result<JwtIssuer, ConfigError> {
+    fn into_issuer(self, path: &str, own: &[String]) -> Result<JwtIssuer, AuthenticationConfigError> {
         let field_path = |field: &str| format!("{path}.{field}");
         self.issuer.validate(&field_path("issuer"), own)?;
         let mut expressions = IssuerExpressions::default();
@@ -198,7 +198,7 @@ fn compile_claim_rules(
     rules: Vec<ValidationRule>,
     path: &str,
     expressions: &mut IssuerExpressions,
-) -> Result<Vec<(String, String)>, ConfigError> {
+) -> Result<Vec<(String, String)>, AuthenticationConfigError> {
     let mut required: Vec<(String, String)> = Vec::new();
     for (index, rule) in rules.into_iter().enumerate() {
         let path = format!("{path}[{index}]");
@@ -218,7 +218,8 @@ fn compile_claim_rules(
             )));
         }
         check_unique(&expressions.claim_rules, &rule, &path)?;
-        let compiled = compile_at(format!("{path}.expression"), &rule.expression, Expression::claims_rule)?;
+        let compiled =
+            compile_at(format!("{path}.expression"), &rule.expression, AuthenticationExpression::compile_claim_rule)?;
         expressions.claim_rules.push((compiled, rule.message));
     }
     Ok(required)
@@ -228,20 +229,25 @@ fn compile_user_rules(
     rules: &[ValidationRule],
     path: &str,
     expressions: &mut IssuerExpressions,
-) -> Result<(), ConfigError> {
+) -> Result<(), AuthenticationConfigError> {
     for (index, rule) in rules.iter().enumerate() {
         let path = format!("{path}[{index}]");
         if rule.expression.is_empty() {
             return Err(invalid_configuration(format!("{path}.expression: Required value")));
         }
         check_unique(&expressions.user_rules, rule, &path)?;
-        let compiled = compile_at(format!("{path}.expression"), &rule.expression, Expression::user_rule)?;
+        let compiled =
+            compile_at(format!("{path}.expression"), &rule.expression, AuthenticationExpression::compile_user_rule)?;
         expressions.user_rules.push((compiled, rule.message.clone()));
     }
     Ok(())
 }
 
-fn check_unique(known: &[(Expression, String)], rule: &ValidationRule, path: &str) -> Result<(), ConfigError> {
+fn check_unique(
+    known: &[(AuthenticationExpression, String)],
+    rule: &ValidationRule,
+    path: &str,
+) -> Result<(), AuthenticationConfigError> {
     match known.iter().any(|(known, _)| known.source() == rule.expression) {
         true => Err(invalid_configuration(format!("{path}.expression: Duplicate value: {:?}", rule.expression))),
         false => Ok(()),
@@ -249,7 +255,7 @@ fn check_unique(known: &[(Expression, String)], rule: &ValidationRule, path: &st
 }
 
 impl ExtraMapping {
-    fn compile_into(&self, path: &str, expressions: &mut IssuerExpressions) -> Result<(), ConfigError> {
+    fn compile_into(&self, path: &str, expressions: &mut IssuerExpressions) -> Result<(), AuthenticationConfigError> {
         let (key, field) = (&self.key, format!("{path}.key"));
         let invalid_key = |value: &str, why: String| {
             invalid_configuration(FieldError::invalid(field.as_str(), value, why).to_string())
@@ -260,7 +266,7 @@ impl ExtraMapping {
         let Some((host, rest)) = key.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty()) else {
             return Err(invalid_key(key, "must be a domain-prefixed path (such as \"acme.io/foo\")".into()));
         };
-        if let Some(why) = names::subdomain(host).into_iter().next() {
+        if let Some(why) = names::check_dns1123_subdomain(host).into_iter().next() {
             return Err(invalid_key(host, why));
         }
         if !rest.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {
@@ -281,14 +287,18 @@ impl ExtraMapping {
         if self.value_expression.is_empty() {
             return Err(invalid_configuration(format!("{path}.valueExpression: Required value")));
         }
-        let compiled = compile_at(format!("{path}.valueExpression"), &self.value_expression, Expression::mapping)?;
+        let compiled = compile_at(
+            format!("{path}.valueExpression"),
+            &self.value_expression,
+            AuthenticationExpression::compile_claim_mapping,
+        )?;
         expressions.extra.push((key.clone(), compiled));
         Ok(())
     }
 }
 
 impl IssuerFields {
-    fn validate(&self, path: &str, own: &[String]) -> Result<(), ConfigError> {
+    fn validate(&self, path: &str, own: &[String]) -> Result<(), AuthenticationConfigError> {
         if self.url.is_empty() {
             return Err(invalid_configuration(format!("{path}.url: Required value")));
         }
@@ -321,7 +331,7 @@ impl IssuerFields {
         Ok(())
     }
 
-    fn check_audiences(&self, path: &str) -> Result<(), ConfigError> {
+    fn check_audiences(&self, path: &str) -> Result<(), AuthenticationConfigError> {
         if self.audiences.is_empty() {
             return Err(invalid_configuration(format!(
                 "{path}.audiences: Required value: at least one {path}.audiences is required"
@@ -346,7 +356,7 @@ impl IssuerFields {
 }
 
 impl ValidationRule {
-    fn into_required_claim(self, path: &str) -> Result<(String, String), ConfigError> {
+    fn into_required_claim(self, path: &str) -> Result<(String, String), AuthenticationConfigError> {
         if self.claim.is_empty() {
             return Err(invalid_configuration(format!("{path}: Required value: claim or expression is required")));
         }
@@ -364,7 +374,7 @@ impl ValidationRule {
 
 impl PrefixedClaim {
     /// Compiles the expression that replaces the claim.
-    fn compile_expression(&self, path: &str) -> Result<Option<Expression>, ConfigError> {
+    fn compile_expression(&self, path: &str) -> Result<Option<AuthenticationExpression>, AuthenticationConfigError> {
         if self.expression.is_empty() {
             return Ok(None);
         }
@@ -376,10 +386,11 @@ impl PrefixedClaim {
             let why = "may not be specified when expression is set";
             return Err(invalid_configuration(format!("{path}.prefix: Invalid value: {prefix:?}: {why}")));
         }
-        compile_at(format!("{path}.expression"), &self.expression, Expression::mapping).map(Some)
+        compile_at(format!("{path}.expression"), &self.expression, AuthenticationExpression::compile_claim_mapping)
+            .map(Some)
     }
 
-    fn into_mapping(self, path: &str, needed: bool) -> Result<Option<Mapping>, ConfigError> {
+    fn into_mapping(self, path: &str, needed: bool) -> Result<Option<ClaimMapping>, AuthenticationConfigError> {
         if self.claim.is_empty() {
             return match (needed, self.prefix) {
                 (true, _) => {
@@ -395,11 +406,11 @@ impl PrefixedClaim {
         let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
         let prefix =
             self.prefix.ok_or_else(|| invalid_configuration(format!("{path}.prefix: Required value: {why}")))?;
-        Ok(Some(Mapping { claim: self.claim, prefix }))
+        Ok(Some(ClaimMapping { claim: self.claim, prefix }))
     }
 }
 
-fn check_url(path: &str, url: &str) -> Result<(), ConfigError> {
+fn check_url(path: &str, url: &str) -> Result<(), AuthenticationConfigError> {
     let invalid_url = |why: &str| Err(invalid_configuration(format!("{path}: Invalid value: {url:?}: {why}")));
     let Some(rest) = url.strip_prefix("https://") else { return invalid_url("URL scheme must be https") };
     if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
@@ -414,6 +425,6 @@ fn check_url(path: &str, url: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-pub(super) fn invalid_configuration(text: String) -> ConfigError {
-    ConfigError::Invalid(text)
+pub(super) fn invalid_configuration(text: String) -> AuthenticationConfigError {
+    AuthenticationConfigError::Invalid(text)
 }

@@ -3,11 +3,11 @@
 use api::validate::FieldError;
 use apiserver_core::User;
 use expressions::{
-    Fault, FaultKind,
-    authentication::{Expression, Input},
+    CompileError, CompileErrorType,
+    authentication::{AuthenticationExpression, AuthenticationInput},
 };
 
-use super::config::{ConfigError, invalid_configuration};
+use super::config::{AuthenticationConfigError, invalid_configuration};
 
 const EMAIL_VERIFIED_REQUIRED: &str = "claims.email_verified must be used in claimMappings.username.expression or \
                      claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used \
@@ -17,29 +17,29 @@ const EMAIL_VERIFIED_REQUIRED: &str = "claims.email_verified must be used in cla
 #[derive(Debug, Default)]
 pub struct IssuerExpressions {
     /// User name, in place of a claim.
-    pub username: Option<Expression>,
+    pub username: Option<AuthenticationExpression>,
     /// Groups, in place of a claim.
-    pub groups: Option<Expression>,
+    pub groups: Option<AuthenticationExpression>,
     /// UID, in place of a claim.
-    pub uid: Option<Expression>,
+    pub uid: Option<AuthenticationExpression>,
     /// Extra attributes, by key.
-    pub extra: Vec<(String, Expression)>,
+    pub extra: Vec<(String, AuthenticationExpression)>,
     /// Claim validation rules with their messages.
-    pub claim_rules: Vec<(Expression, String)>,
+    pub claim_rules: Vec<(AuthenticationExpression, String)>,
     /// User validation rules with their messages.
-    pub user_rules: Vec<(Expression, String)>,
+    pub user_rules: Vec<(AuthenticationExpression, String)>,
 }
 
 /// Compiles the expression at `field`.
 pub fn compile_at(
     field: String,
     source: &str,
-    compile: fn(&str) -> Result<Expression, Fault>,
-) -> Result<Expression, ConfigError> {
+    compile: fn(&str) -> Result<AuthenticationExpression, CompileError>,
+) -> Result<AuthenticationExpression, AuthenticationConfigError> {
     compile(source).map_err(|fault| {
         let error = match fault.kind {
-            FaultKind::Invalid => FieldError::invalid(field, source, fault.detail),
-            FaultKind::Internal => FieldError::new(field, api::validate::FieldErrorType::Internal, fault.detail),
+            CompileErrorType::Invalid => FieldError::invalid(field, source, fault.detail),
+            CompileErrorType::Internal => FieldError::new(field, api::validate::FieldErrorType::Internal, fault.detail),
         };
         invalid_configuration(error.to_string())
     })
@@ -47,7 +47,7 @@ pub fn compile_at(
 
 impl IssuerExpressions {
     /// Requires `claims.email_verified` where the user name uses `claims.email`.
-    pub fn check_email(&self, path: &str) -> Result<(), ConfigError> {
+    pub fn check_email(&self, path: &str) -> Result<(), AuthenticationConfigError> {
         let Some(username) = self.username.as_ref().filter(|username| username.uses_email) else { return Ok(()) };
         let rules = self.claim_rules.iter().map(|(rule, _)| rule);
         let mut all = rules.chain(self.extra.iter().map(|(_, extra)| extra)).chain([username]);
@@ -59,9 +59,12 @@ impl IssuerExpressions {
     }
 
     /// Evaluates the user name.
-    pub fn evaluate_username(expression: &Expression, claims: &Input) -> Result<String, String> {
+    pub fn evaluate_username(
+        expression: &AuthenticationExpression,
+        claims: &AuthenticationInput,
+    ) -> Result<String, String> {
         let failed = |why: &str| format!("oidc: error evaluating username claim expression: {why}");
-        match expression.text(claims).map_err(|why| failed(&why))?.as_deref() {
+        match expression.evaluate_string(claims).map_err(|why| failed(&why))?.as_deref() {
             Some("") => Err("oidc: empty username via CEL expression is not allowed".into()),
             Some(name) => Ok(name.to_owned()),
             None => Err(failed("username claim expression must return a string")),
@@ -69,23 +72,26 @@ impl IssuerExpressions {
     }
 
     /// Evaluates the groups.
-    pub fn evaluate_groups(expression: &Expression, claims: &Input) -> Result<Vec<String>, String> {
+    pub fn evaluate_groups(
+        expression: &AuthenticationExpression,
+        claims: &AuthenticationInput,
+    ) -> Result<Vec<String>, String> {
         let failed = |why: &str| format!("oidc: error evaluating group claim expression: {why}");
-        expression.texts(claims).map_err(|why| failed(&why))?.map_err(failed)
+        expression.evaluate_string_list(claims).map_err(|why| failed(&why))?.map_err(failed)
     }
 
     /// Evaluates the UID.
-    pub fn evaluate_uid(expression: &Expression, claims: &Input) -> Result<String, String> {
+    pub fn evaluate_uid(expression: &AuthenticationExpression, claims: &AuthenticationInput) -> Result<String, String> {
         let failed = |why: &str| format!("oidc: error evaluating uid claim expression: {why}");
-        let uid = expression.text(claims).map_err(|why| failed(&why))?;
+        let uid = expression.evaluate_string(claims).map_err(|why| failed(&why))?;
         uid.ok_or_else(|| failed("uid claim expression must return a string"))
     }
 
     /// Evaluates the extra attributes and adds them to `user`.
-    pub fn add_extra(&self, user: &mut User, claims: &Input) -> Result<(), String> {
+    pub fn add_extra(&self, user: &mut User, claims: &AuthenticationInput) -> Result<(), String> {
         let mut evaluated = Vec::new();
         for (key, expression) in &self.extra {
-            evaluated.push((key, expression, expression.texts(claims)?));
+            evaluated.push((key, expression, expression.evaluate_string_list(claims)?));
         }
         for (key, expression, texts) in evaluated {
             let source = expression.source();
@@ -99,22 +105,22 @@ impl IssuerExpressions {
     }
 
     /// Evaluates the claim validation rules.
-    pub fn check_claims(&self, claims: &Input) -> Result<(), String> {
+    pub fn check_claims(&self, claims: &AuthenticationInput) -> Result<(), String> {
         check_rules(&self.claim_rules, claims)
             .map_err(|why| format!("oidc: error evaluating claim validation expression: {why}"))
     }
 
     /// Evaluates the user validation rules.
     pub fn check_user(&self, user: &User) -> Result<(), String> {
-        let input = Input::user(&user.name, &user.uid, &user.groups, &user.extra);
+        let input = AuthenticationInput::from_user(&user.name, &user.uid, &user.groups, &user.extra);
         check_rules(&self.user_rules, &input)
             .map_err(|why| format!("oidc: error evaluating user info validation rule: {why}"))
     }
 }
 
 /// Evaluates all rules and reports the first that does not hold.
-fn check_rules(rules: &[(Expression, String)], input: &Input) -> Result<(), String> {
-    let outcomes = rules.iter().map(|(rule, _)| rule.holds(input)).collect::<Result<Vec<bool>, String>>()?;
+fn check_rules(rules: &[(AuthenticationExpression, String)], input: &AuthenticationInput) -> Result<(), String> {
+    let outcomes = rules.iter().map(|(rule, _)| rule.evaluate_bool(input)).collect::<Result<Vec<bool>, String>>()?;
     match outcomes.iter().position(|holds| !holds) {
         None => Ok(()),
         Some(at) => {

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_say_how_long_they_count() {
+    fn max_age_of_response_is_parsed() {
         for (text, want) in [
             ("public, max-age=3600", Some(3600)),
             ("max-age=\"60\"", Some(60)),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use apiserver_core::clock;
 use async_trait::async_trait;
-pub use config::{AuthenticationFile, ConfigError};
+pub use config::{AuthenticationConfigError, AuthenticationFile};
 pub use expression::IssuerExpressions;
 use provider::OidcProvider;
 
@@ -35,9 +35,9 @@ pub struct JwtIssuer {
     /// Accepted audiences.
     pub audiences: Vec<String>,
     /// Claim mapping of the user name.
-    pub username: Mapping,
+    pub username: ClaimMapping,
     /// Claim mapping of the groups.
-    pub groups: Option<Mapping>,
+    pub groups: Option<ClaimMapping>,
     /// Claim with the UID.
     pub uid: Option<String>,
     /// Claims that must have these values.
@@ -50,7 +50,7 @@ pub struct JwtIssuer {
 
 /// A claim and a prefix for its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mapping {
+pub struct ClaimMapping {
     /// Name of the claim.
     pub claim: String,
     /// Prefix of the value.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{ToSpan, tz::TimeZone};
 
-use super::{ServiceAccountInfo, ServiceAccountStore, VerifiedToken, split};
+use super::{ServiceAccountInfo, ServiceAccountStore, VerifiedToken, split_user_name};
 use crate::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator, password_file::constant_time_eq};
 
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
@@ -73,7 +73,7 @@ impl LegacyClaims {
             name: claim("kubernetes.io/serviceaccount/service-account.name", "serviceAccountName")?,
             uid: claim("kubernetes.io/serviceaccount/service-account.uid", "serviceAccountUID")?,
         };
-        if split(&subject) != Some((&claims.namespace, &claims.name)) {
+        if split_user_name(&subject) != Some((&claims.namespace, &claims.name)) {
             return Err(AuthenticationErrors::single("sub claim is invalid"));
         }
         Ok(claims)

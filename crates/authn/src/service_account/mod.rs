@@ -16,11 +16,11 @@ pub use bound::BoundTokenAuthenticator;
 pub use legacy::LegacyTokenAuthenticator;
 
 use super::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, CREDENTIAL_ID};
-use crate::tokens::{BAD_SIGNATURE, Jwt, Tokens};
+use crate::tokens::{BAD_SIGNATURE, Jwt, TokenIssuer};
 
 /// The keys, and the objects that tokens name.
 pub struct ServiceAccountStore {
-    tokens: Arc<Tokens>,
+    tokens: Arc<TokenIssuer>,
     registry: Arc<dyn ObjectStorage>,
     /// Audiences of this API server.
     audiences: Vec<String>,
@@ -35,7 +35,7 @@ struct VerifiedToken<'a> {
 
 impl ServiceAccountStore {
     /// Service accounts of `registry`, for this API server's audiences.
-    pub fn new(tokens: Arc<Tokens>, registry: Arc<dyn ObjectStorage>, audiences: Vec<String>) -> Self {
+    pub fn new(tokens: Arc<TokenIssuer>, registry: Arc<dyn ObjectStorage>, audiences: Vec<String>) -> Self {
         Self { tokens, registry, audiences }
     }
 
@@ -139,14 +139,14 @@ pub fn groups(namespace: &str) -> Vec<String> {
 }
 
 /// Parses the user name of a service account into namespace and name.
-pub fn split(user: &str) -> Option<(&str, &str)> {
+pub fn split_user_name(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (is_label(namespace) && !name.is_empty() && name.split('.').all(is_label) && name.len() <= 253)
+    (is_dns_label(namespace) && !name.is_empty() && name.split('.').all(is_dns_label) && name.len() <= 253)
         .then_some((namespace, name))
 }
 
 /// Whether a text is a DNS-1123 label.
-pub fn is_label(text: &str) -> bool {
+pub fn is_dns_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
     (1..=63).contains(&bytes.len())
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_have_names_as_users() {
+    fn user_name_is_split_into_namespace_and_name() {
         for (user, want) in [
             ("system:serviceaccount:a:b", Some(("a", "b"))),
             ("system:serviceaccount:a:b.c", Some(("a", "b.c"))),
@@ -171,7 +171,7 @@ mod tests {
             ("system:serviceaccount:a", None),
             ("robot", None),
         ] {
-            assert_eq!(split(user), want, "{user}");
+            assert_eq!(split_user_name(user), want, "{user}");
         }
     }
 }

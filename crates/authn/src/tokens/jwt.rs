@@ -3,7 +3,7 @@
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 
-use super::public::PublicKey;
+use super::public_key::PublicKey;
 
 /// The error of an invalid signature, in upstream's words; clients do not learn the cause.
 pub const BAD_SIGNATURE: &str = "go-jose/go-jose: error in cryptographic primitive";
@@ -64,6 +64,8 @@ impl<'a> Jwt<'a> {
     /// Whether one of the keys signed the token.
     pub fn verify_signature<'k>(&self, keys: impl IntoIterator<Item = &'k PublicKey>) -> bool {
         !self.critical
-            && keys.into_iter().any(|key| key.verify(&self.algorithm, self.signing_input.as_bytes(), &self.signature))
+            && keys
+                .into_iter()
+                .any(|key| key.verify_signature(&self.algorithm, self.signing_input.as_bytes(), &self.signature))
     }
 }

@@ -4,64 +4,64 @@
 //! publishes the keys, so that others can verify tokens offline.
 
 mod jwt;
-mod key;
-mod public;
+mod public_key;
+mod signing_key;
 
 use std::time::Duration;
 
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 pub use jwt::{BAD_SIGNATURE, Jwt};
-use key::Key;
-pub use key::KeyError;
-pub use public::PublicKey;
+pub use public_key::PublicKey;
 use serde_json::json;
+pub use signing_key::KeyError;
+use signing_key::SigningKey;
 
 /// Signs and verifies service account tokens, and publishes the keys.
-pub struct Tokens {
+pub struct TokenIssuer {
     /// The first issuer signs new tokens.
     issuers: Vec<String>,
     audiences: Vec<String>,
     /// The signing key; `None`: tokens are only verified.
-    key: Option<Key>,
+    key: Option<SigningKey>,
     keys: Vec<PublicKey>,
-    limits: Limits,
+    limits: TokenLimits,
     /// The published key set URL, if it is not this server's.
     keys_uri: Option<String>,
 }
 
 /// Limits of token lifetimes.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct TokenLimits {
     /// Whether kubelet tokens are extended, for clients that do not reload them.
     pub extend: bool,
     /// Maximum lifetime; zero: no maximum.
     pub longest: Duration,
 }
 
-impl Default for Limits {
+impl Default for TokenLimits {
     fn default() -> Self {
         Self { extend: true, longest: Duration::ZERO }
     }
 }
 
-impl Tokens {
+impl TokenIssuer {
     /// Signs with a private key in PEM (RSA, or ECDSA on P-256), which also verifies. `issuer` is a URL, and the
     /// default audience.
     pub fn new(issuer: impl Into<String>, pem: &str) -> Result<Self, KeyError> {
-        let key = Key::from_pem(pem)?;
+        let key = SigningKey::from_pem(pem)?;
         let keys = vec![key.public_key()?];
-        Ok(Self { key: Some(key), keys, ..Self::verifying(vec![issuer.into()], Vec::new()) })
+        Ok(Self { key: Some(key), keys, ..Self::verifier(vec![issuer.into()], Vec::new()) })
     }
 
     /// Only verifies tokens of `issuers` with `keys`.
-    pub fn verifying(issuers: Vec<String>, keys: Vec<PublicKey>) -> Self {
-        Self { audiences: issuers.clone(), issuers, key: None, keys, limits: Limits::default(), keys_uri: None }
+    pub fn verifier(issuers: Vec<String>, keys: Vec<PublicKey>) -> Self {
+        Self { audiences: issuers.clone(), issuers, key: None, keys, limits: TokenLimits::default(), keys_uri: None }
     }
 
     /// Accepts further issuers.
     #[must_use]
-    pub fn also_from(mut self, issuers: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_issuers(mut self, issuers: impl IntoIterator<Item = String>) -> Self {
         self.issuers.extend(issuers);
         self.audiences = self.issuers.clone();
         self
@@ -69,7 +69,7 @@ impl Tokens {
 
     /// Sets the API server's audiences, unless they are empty.
     #[must_use]
-    pub fn for_audiences(mut self, audiences: Vec<String>) -> Self {
+    pub fn with_audiences(mut self, audiences: Vec<String>) -> Self {
         if !audiences.is_empty() {
             self.audiences = audiences;
         }
@@ -78,7 +78,7 @@ impl Tokens {
 
     /// Sets the verification keys, unless they are empty.
     #[must_use]
-    pub fn verified_by(mut self, keys: Vec<PublicKey>) -> Self {
+    pub fn with_verification_keys(mut self, keys: Vec<PublicKey>) -> Self {
         if !keys.is_empty() {
             self.keys = keys;
         }
@@ -87,14 +87,14 @@ impl Tokens {
 
     /// Sets the lifetime limits.
     #[must_use]
-    pub fn limited(mut self, limits: Limits) -> Self {
+    pub fn with_limits(mut self, limits: TokenLimits) -> Self {
         self.limits = limits;
         self
     }
 
     /// Sets the published key set URL.
     #[must_use]
-    pub fn published_at(mut self, uri: Option<String>) -> Self {
+    pub fn with_jwks_uri(mut self, uri: Option<String>) -> Self {
         self.keys_uri = uri;
         self
     }
@@ -120,39 +120,39 @@ impl Tokens {
     }
 
     /// The limits of token lifetimes.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &TokenLimits {
         &self.limits
     }
 
     /// Signs a token with these claims and the issuer; `None` without a signing key.
-    pub fn sign(&self, mut claims: Value) -> Option<Result<String, KeyError>> {
+    pub fn sign_claims(&self, mut claims: Value) -> Option<Result<String, KeyError>> {
         let key = self.key.as_ref()?;
         Some(self.sign_with(key, &mut claims))
     }
 
-    fn sign_with(&self, key: &Key, claims: &mut Value) -> Result<String, KeyError> {
+    fn sign_with(&self, key: &SigningKey, claims: &mut Value) -> Result<String, KeyError> {
         claims["iss"] = self.issuers.first().map_or("", String::as_str).into();
         let header = json!({"alg": key.algorithm(), "kid": key.id()});
         let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", encode(&header), encode(claims));
-        let signature = key.sign(message.as_bytes())?;
+        let signature = key.sign_message(message.as_bytes())?;
         Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// The OpenID discovery document or JWKS at a path, with its media type; `host` is the server's address for the
     /// client.
-    pub fn published(&self, path: &str, host: &str) -> Option<(Value, &'static str)> {
+    pub fn discovery_document(&self, path: &str, host: &str) -> Option<(Value, &'static str)> {
         match path {
-            "/.well-known/openid-configuration" => Some((self.discovery(host)?, "application/json")),
+            "/.well-known/openid-configuration" => Some((self.openid_configuration(host)?, "application/json")),
             "/openid/v1/jwks" => {
-                let keys: Vec<Value> = self.keys.iter().map(PublicKey::jwk).collect();
+                let keys: Vec<Value> = self.keys.iter().map(PublicKey::to_jwk).collect();
                 Some((json!({"keys": keys}), "application/jwk-set+json"))
             }
             _ => None,
         }
     }
 
-    fn discovery(&self, host: &str) -> Option<Value> {
+    fn openid_configuration(&self, host: &str) -> Option<Value> {
         let mut algorithms: Vec<&str> = self.keys.iter().map(PublicKey::algorithm).collect();
         algorithms.sort_unstable();
         algorithms.dedup();

@@ -21,7 +21,7 @@ pub use references::POD_SECRETS;
 use store::WatchCache;
 
 use self::graph::{NodeGraph, Vertex, VertexKind};
-use super::{Authorizer, Decision, Reason, ResolvedRules, Rule};
+use super::{Authorizer, Decision, PolicyRule, Reason, ResolvedRules};
 use crate::bootstrap_policy;
 
 const NODE_USER_PREFIX: &str = "system:node:";
@@ -40,7 +40,7 @@ const GRAPH_RESOURCES: [(&str, &str, &str); 5] = [
 pub struct NodeAuthorizer {
     graph: CacheIndex<NodeGraph>,
     /// The rules of all nodes.
-    rules: Vec<Rule>,
+    rules: Vec<PolicyRule>,
 }
 
 /// `Err` holds the reason why a request is not allowed.
@@ -52,34 +52,36 @@ impl NodeAuthorizer {
         let followed =
             GRAPH_RESOURCES.iter().filter_map(|(group, version, name)| schema().resource(group, version, name));
         let followed: Vec<_> = followed.collect();
-        let rules = bootstrap_policy::rules_of("system:node").iter().map(Rule::of).collect();
+        let rules = bootstrap_policy::cluster_role_rules("system:node").iter().map(PolicyRule::from_object).collect();
         Ok(Self { graph: CacheIndex::new(cache, &followed, NodeGraph::default())?, rules })
     }
 
-    fn decide(&self, node: &str, attributes: &Attributes<'_>) -> NodeDecision {
+    fn decide_request(&self, node: &str, attributes: &Attributes<'_>) -> NodeDecision {
         let AttributesTarget::Resource(asked) = &attributes.target else { return self.apply_rules(attributes) };
         let request = NodeRequest { graph: &self.graph, node, verb: attributes.verb, asked };
         match (asked.group, asked.resource) {
-            ("", "secrets") => request.read(VertexKind::Secret),
-            ("", "configmaps") => request.read(VertexKind::ConfigMap),
-            ("", "persistentvolumeclaims") if asked.subresource == "status" => request.write_status(VertexKind::Claim),
-            ("", "persistentvolumeclaims") => request.get(VertexKind::Claim),
-            ("", "persistentvolumes") => request.get(VertexKind::Volume),
-            ("resource.k8s.io", "resourceclaims") => request.get(VertexKind::ResourceClaim),
-            ("storage.k8s.io", "volumeattachments") => request.get(VertexKind::Attachment),
-            ("", "serviceaccounts") => request.service_account(),
-            ("coordination.k8s.io", "leases") => request.lease(),
-            ("storage.k8s.io", "csinodes") => request.csi_node(),
-            ("resource.k8s.io", "resourceslices") => request.slice(),
-            ("", "nodes") => request.node(),
-            ("", "pods") => request.pod(),
-            ("certificates.k8s.io", "podcertificaterequests") => request.certificate_request(),
+            ("", "secrets") => request.authorize_read(VertexKind::Secret),
+            ("", "configmaps") => request.authorize_read(VertexKind::ConfigMap),
+            ("", "persistentvolumeclaims") if asked.subresource == "status" => {
+                request.authorize_status_write(VertexKind::Claim)
+            }
+            ("", "persistentvolumeclaims") => request.authorize_get(VertexKind::Claim),
+            ("", "persistentvolumes") => request.authorize_get(VertexKind::Volume),
+            ("resource.k8s.io", "resourceclaims") => request.authorize_get(VertexKind::ResourceClaim),
+            ("storage.k8s.io", "volumeattachments") => request.authorize_get(VertexKind::Attachment),
+            ("", "serviceaccounts") => request.authorize_service_account(),
+            ("coordination.k8s.io", "leases") => request.authorize_lease(),
+            ("storage.k8s.io", "csinodes") => request.authorize_csi_node(),
+            ("resource.k8s.io", "resourceslices") => request.authorize_resource_slice(),
+            ("", "nodes") => request.authorize_node(),
+            ("", "pods") => request.authorize_pod(),
+            ("certificates.k8s.io", "podcertificaterequests") => request.authorize_certificate_request(),
             _ => self.apply_rules(attributes),
         }
     }
 
     fn apply_rules(&self, attributes: &Attributes<'_>) -> NodeDecision {
-        if self.rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { Err(Reason::none()) }
+        if self.rules.iter().any(|rule| rule.allows_request(attributes)) { Ok(()) } else { Err(Reason::none()) }
     }
 }
 
@@ -89,7 +91,7 @@ impl Authorizer for NodeAuthorizer {
         let answer = match node_name(attributes.user) {
             None => Err(Reason::none()),
             Some("") => Err(format!("unknown node for user {:?}", attributes.user.name).into()),
-            Some(node) => self.decide(node, attributes),
+            Some(node) => self.decide_request(node, attributes),
         };
         answer.map_or_else(Decision::NoOpinion, |()| Decision::Allowed(Reason::none()))
     }
@@ -129,7 +131,7 @@ struct NodeRequest<'a> {
 
 impl NodeRequest<'_> {
     /// Requires a path in the graph from the named object to the node.
-    fn related(&self, kind: VertexKind) -> NodeDecision {
+    fn require_related(&self, kind: VertexKind) -> NodeDecision {
         if self.asked.name.is_empty() {
             return Err("No Object name found".into());
         }
@@ -144,15 +146,15 @@ impl NodeRequest<'_> {
         Err(format!("no relationship found between node '{}' and this object", self.node).into())
     }
 
-    fn get(&self, kind: VertexKind) -> NodeDecision {
+    fn authorize_get(&self, kind: VertexKind) -> NodeDecision {
         match (self.verb, self.asked.subresource) {
-            ("get", "") => self.related(kind),
+            ("get", "") => self.require_related(kind),
             ("get", _) => Err("cannot get subresource".into()),
             _ => Err("can only get individual resources of this type".into()),
         }
     }
 
-    fn read(&self, kind: VertexKind) -> NodeDecision {
+    fn authorize_read(&self, kind: VertexKind) -> NodeDecision {
         if !matches!(self.verb, "get" | "list" | "watch") {
             return Err("can only read resources of this type".into());
         }
@@ -162,19 +164,19 @@ impl NodeRequest<'_> {
         if self.asked.namespace.is_empty() {
             return Err("can only read namespaced object of this type".into());
         }
-        self.related(kind)
+        self.require_related(kind)
     }
 
-    fn write_status(&self, kind: VertexKind) -> NodeDecision {
+    fn authorize_status_write(&self, kind: VertexKind) -> NodeDecision {
         match self.verb {
-            "update" | "patch" => self.related(kind),
+            "update" | "patch" => self.require_related(kind),
             _ => Err("can only get/update/patch this type".into()),
         }
     }
 
-    fn service_account(&self) -> NodeDecision {
+    fn authorize_service_account(&self) -> NodeDecision {
         match (self.verb, self.asked.subresource) {
-            ("get", "") => self.read(VertexKind::ServiceAccount),
+            ("get", "") => self.authorize_read(VertexKind::ServiceAccount),
             ("create", _) if self.asked.name.is_empty() => {
                 Err("can only create tokens for individual service accounts".into())
             }
@@ -184,24 +186,24 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn lease(&self) -> NodeDecision {
+    fn authorize_lease(&self) -> NodeDecision {
         if !self.is_own_verb() {
             return Err("can only get, create, update, patch, or delete a node lease".into());
         }
         if self.asked.namespace != LEASE_NAMESPACE {
             return Err("can only access leases in the \"kube-node-lease\" system namespace".into());
         }
-        self.named_like_the_node("can only access node lease with the same name as the requesting node")
+        self.require_node_name("can only access node lease with the same name as the requesting node")
     }
 
-    fn csi_node(&self) -> NodeDecision {
+    fn authorize_csi_node(&self) -> NodeDecision {
         if !self.is_own_verb() {
             return Err("can only get, create, update, patch, or delete a CSINode".into());
         }
         if !self.asked.subresource.is_empty() {
             return Err("cannot authorize CSINode subresources".into());
         }
-        self.named_like_the_node("can only access CSINode with the same name as the requesting node")
+        self.require_node_name("can only access CSINode with the same name as the requesting node")
     }
 
     /// Whether the verb is allowed on objects with the node's name.
@@ -210,20 +212,20 @@ impl NodeRequest<'_> {
     }
 
     /// Requires the node's name; the name of a created object is not known here.
-    fn named_like_the_node(&self, otherwise: &'static str) -> NodeDecision {
+    fn require_node_name(&self, otherwise: &'static str) -> NodeDecision {
         if self.verb == "create" || self.asked.name == self.node { Ok(()) } else { Err(otherwise.into()) }
     }
 
-    fn slice(&self) -> NodeDecision {
+    fn authorize_resource_slice(&self) -> NodeDecision {
         if !self.asked.subresource.is_empty() {
             return Err("cannot authorize ResourceSlice subresources".into());
         }
         match self.verb {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => self.related(VertexKind::Slice),
-            "watch" | "list" | "deletecollection" => {
-                self.selects("can only list/watch/deletecollection resourceslices with nodeName field selector")
-            }
+            "get" | "update" | "patch" | "delete" => self.require_related(VertexKind::Slice),
+            "watch" | "list" | "deletecollection" => self.require_node_selector(
+                "can only list/watch/deletecollection resourceslices with nodeName field selector",
+            ),
             _ => Err(
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
                       delete, deletecollection"
@@ -232,24 +234,26 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn certificate_request(&self) -> NodeDecision {
+    fn authorize_certificate_request(&self) -> NodeDecision {
         if !self.asked.subresource.is_empty() {
             return Err("nodes may not access the status subresource of PodCertificateRequests".into());
         }
         match self.verb {
             "create" => Ok(()),
-            "get" => self.related(VertexKind::CertificateRequest),
-            "list" | "watch" => self.selects("can only list/watch podcertificaterequests with nodeName field selector"),
+            "get" => self.require_related(VertexKind::CertificateRequest),
+            "list" | "watch" => {
+                self.require_node_selector("can only list/watch podcertificaterequests with nodeName field selector")
+            }
             verb => Err(format!("nodes may not {verb} podcertificaterequests").into()),
         }
     }
 
     /// Requires a field selector on the node.
-    fn selects(&self, otherwise: &'static str) -> NodeDecision {
+    fn require_node_selector(&self, otherwise: &'static str) -> NodeDecision {
         if self.asked.selectors.requires_field("spec.nodeName", self.node) { Ok(()) } else { Err(otherwise.into()) }
     }
 
-    fn node(&self) -> NodeDecision {
+    fn authorize_node(&self) -> NodeDecision {
         let (node, name) = (self.node, self.asked.name);
         match (self.asked.subresource, self.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
@@ -264,12 +268,12 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn pod(&self) -> NodeDecision {
+    fn authorize_pod(&self) -> NodeDecision {
         match (self.asked.subresource, self.verb) {
-            ("", "get") => self.get(VertexKind::Pod),
+            ("", "get") => self.authorize_get(VertexKind::Pod),
             ("", "list" | "watch") => {
-                match self.selects("can only list/watch pods with spec.nodeName field selector") {
-                    Err(_) if !self.asked.name.is_empty() => self.related(VertexKind::Pod),
+                match self.require_node_selector("can only list/watch pods with spec.nodeName field selector") {
+                    Err(_) if !self.asked.name.is_empty() => self.require_related(VertexKind::Pod),
                     answer => answer,
                 }
             }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn graph() -> NodeGraph {
+fn build_graph() -> NodeGraph {
     let mut graph = NodeGraph::default();
     let mut put = |group: &str, version: &str, name: &str, object: Value| {
         let resource = loopback::find_resource(group, version, name).unwrap();
@@ -54,7 +54,7 @@ fn graph() -> NodeGraph {
 }
 
 /// `asked`: verb, resource with group and subresource, namespace or `-`, and name or `-`, perhaps with a field selector.
-async fn check(node: &NodeAuthorizer, asked: &str, want: Result<(), &str>) {
+async fn assert_decision(node: &NodeAuthorizer, asked: &str, want: Result<(), &str>) {
     let user = User { name: "system:node:n1".into(), groups: vec![NODES_GROUP.into()], ..User::default() };
     let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
     let (verb, resource, namespace, name) = (words[0], words[1], words[2], words[3]);
@@ -69,7 +69,7 @@ async fn check(node: &NodeAuthorizer, asked: &str, want: Result<(), &str>) {
     assert_eq!(got, want.map_err(str::to_owned), "{asked}");
 }
 
-async fn node() -> (NodeAuthorizer, (Arc<dyn store::Store>, tempfile::TempDir)) {
+async fn new_authorizer() -> (NodeAuthorizer, (Arc<dyn store::Store>, tempfile::TempDir)) {
     let dir = tempfile::tempdir().unwrap();
     let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let store: Arc<dyn store::Store> = Arc::new(store);
@@ -81,7 +81,7 @@ async fn node() -> (NodeAuthorizer, (Arc<dyn store::Store>, tempfile::TempDir)) 
     .await
     .unwrap();
     let mut node = NodeAuthorizer::new(&Arc::new(cache)).unwrap();
-    node.graph.set(graph());
+    node.graph.set(build_graph());
     (node, (store, dir))
 }
 
@@ -89,9 +89,9 @@ const UNRELATED: Result<(), &str> = Err("no relationship found between node 'n1'
 
 #[tokio::test]
 async fn node_reads_what_its_pods_refer_to() {
-    let (node, _kept) = node().await;
+    let (node, _kept) = new_authorizer().await;
     for name in ["used", "used-pull", "used-all"] {
-        check(&node, &format!("get secrets a {name}"), Ok(())).await;
+        assert_decision(&node, &format!("get secrets a {name}"), Ok(())).await;
     }
     for asked in [
         "list secrets a used",
@@ -113,7 +113,7 @@ async fn node_reads_what_its_pods_refer_to() {
         "get pods a mine",
         "list pods a mine",
     ] {
-        check(&node, asked, Ok(())).await;
+        assert_decision(&node, asked, Ok(())).await;
     }
     for asked in [
         "get secrets a other",
@@ -131,13 +131,13 @@ async fn node_reads_what_its_pods_refer_to() {
         "update resourceslices.resource.k8s.io - at2",
         "get pods a theirs",
     ] {
-        check(&node, asked, UNRELATED).await;
+        assert_decision(&node, asked, UNRELATED).await;
     }
 }
 
 #[tokio::test]
 async fn other_requests_of_nodes_are_not_allowed() {
-    let (node, _kept) = node().await;
+    let (node, _kept) = new_authorizer().await;
     for (asked, why) in [
         ("delete secrets a used", "can only read resources of this type"),
         ("get secrets/x a used", "cannot read subresource"),
@@ -176,7 +176,7 @@ async fn other_requests_of_nodes_are_not_allowed() {
         ),
         ("list deployments.apps a -", ""),
     ] {
-        check(&node, asked, Err(why)).await;
+        assert_decision(&node, asked, Err(why)).await;
     }
     for asked in [
         "get leases.coordination.k8s.io kube-node-lease n1",
@@ -194,13 +194,13 @@ async fn other_requests_of_nodes_are_not_allowed() {
         "create events a -",
         "create tokenreviews.authentication.k8s.io - -",
     ] {
-        check(&node, asked, Ok(())).await;
+        assert_decision(&node, asked, Ok(())).await;
     }
 }
 
 #[tokio::test]
 async fn other_users_have_no_opinion() {
-    let (node, _kept) = node().await;
+    let (node, _kept) = new_authorizer().await;
     let ask = async |name: &str, group: &str| {
         let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
         let asked = AttributesTarget::Resource(ResourceAttributes {
@@ -219,7 +219,7 @@ async fn other_users_have_no_opinion() {
 
 #[test]
 fn deleted_objects_lead_to_no_node() {
-    let mut graph = graph();
+    let mut graph = build_graph();
     let secret = Vertex::new(VertexKind::Secret, "a", "used");
     let staged = Vertex::new(VertexKind::Secret, "vault", "pv1-stage");
     assert!(graph.leads_to(&secret, "n1") && graph.leads_to(&staged, "n1") && !graph.leads_to(&secret, "n2"));

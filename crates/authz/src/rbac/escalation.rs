@@ -10,19 +10,19 @@ use apiserver_core::{
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{Missing, RoleRef, Rule, rule_coverage};
+use super::{MissingRole, PolicyRule, RoleRef, rule_coverage};
 use crate::{Authorizers, EscalationAttributes, EscalationCheck, MASTERS_GROUP};
 
 const AGGREGATION: &str = "must have cluster-admin privileges to use the aggregationRule";
 
 /// Checks Roles and ClusterRoles.
-pub struct Roles;
+pub struct RoleEscalationCheck;
 
 /// Checks RoleBindings and ClusterRoleBindings.
-pub struct Bindings;
+pub struct BindingEscalationCheck;
 
 #[async_trait]
-impl EscalationCheck for Roles {
+impl EscalationCheck for RoleEscalationCheck {
     async fn check_escalation(&self, attributes: EscalationAttributes<'_>) -> Result<(), Status> {
         let EscalationAttributes { authorizers, target, object, current } = attributes;
         if is_master(&target.user) || may_escalate(authorizers, target).await || is_garbage_collection(object, current)
@@ -30,14 +30,14 @@ impl EscalationCheck for Roles {
             return Ok(());
         }
         let owned = HeldRules::for_request(authorizers, target);
-        owned.check_covers(&Rule::all_of(object), target, object)?;
+        owned.check_covers(&PolicyRule::from_role(object), target, object)?;
         let aggregates = |role: &Value| !meta::list_at(role, &["aggregationRule", "clusterRoleSelectors"]).is_empty();
         if aggregates(object) || current.is_some_and(aggregates) {
             // An aggregated role can collect any rule.
             let all = json!({"rules": [
                 {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]},
             ]});
-            if !rule_coverage::missing_rules(&owned.rules, &Rule::all_of(&all)).is_empty() {
+            if !rule_coverage::missing_rules(&owned.rules, &PolicyRule::from_role(&all)).is_empty() {
                 return Err(Status::forbidden(&target.resource, meta::name(object), AGGREGATION));
             }
         }
@@ -46,7 +46,7 @@ impl EscalationCheck for Roles {
 }
 
 #[async_trait]
-impl EscalationCheck for Bindings {
+impl EscalationCheck for BindingEscalationCheck {
     async fn check_escalation(&self, attributes: EscalationAttributes<'_>) -> Result<(), Status> {
         let EscalationAttributes { authorizers, target, object, current } = attributes;
         if is_master(&target.user)
@@ -55,8 +55,8 @@ impl EscalationCheck for Bindings {
         {
             return Ok(());
         }
-        let role = RoleRef::of(object);
-        let rules = authorizers.rbac().rules_of(&role, &target.namespace).await.map_err(not_found)?;
+        let role = RoleRef::from_binding(object);
+        let rules = authorizers.rbac().role_rules(&role, &target.namespace).await.map_err(new_not_found)?;
         HeldRules::for_request(authorizers, target).check_covers(&rules, target, object)
     }
 }
@@ -64,8 +64,8 @@ impl EscalationCheck for Bindings {
 /// The rules that the requesting user holds.
 struct HeldRules<'a> {
     user: &'a User,
-    rules: Vec<Rule>,
-    missing: Vec<Missing>,
+    rules: Vec<PolicyRule>,
+    missing: Vec<MissingRole>,
 }
 
 impl<'a> HeldRules<'a> {
@@ -74,7 +74,7 @@ impl<'a> HeldRules<'a> {
         Self { user: &target.user, rules, missing }
     }
 
-    fn check_covers(&self, wanted: &[Rule], target: &ResourceRequest, object: &Value) -> Result<(), Status> {
+    fn check_covers(&self, wanted: &[PolicyRule], target: &ResourceRequest, object: &Value) -> Result<(), Status> {
         let lines = rule_coverage::missing_rules(&self.rules, wanted);
         if lines.is_empty() {
             return Ok(());
@@ -86,7 +86,7 @@ impl<'a> HeldRules<'a> {
             lines.join("\n")
         );
         if !self.missing.is_empty() {
-            let missing: Vec<String> = self.missing.iter().map(Missing::to_string).collect();
+            let missing: Vec<String> = self.missing.iter().map(MissingRole::to_string).collect();
             message += &format!("; resolution errors: [{}]", missing.join(" "));
         }
         Err(Status::forbidden(&target.resource, meta::name(object), &message))
@@ -142,9 +142,9 @@ fn is_garbage_collection(object: &Value, current: Option<&Value>) -> bool {
 }
 
 /// The rules of a role that does not exist cannot be compared.
-fn not_found(missing: Missing) -> Status {
+fn new_not_found(missing: MissingRole) -> Status {
     match &missing {
-        Missing::Role(role) => {
+        MissingRole::Role(role) => {
             let name = format!("{}s", role.kind.to_lowercase());
             let resource = super::schema().resource(super::GROUP, "v1", &name);
             resource.map_or_else(
@@ -152,6 +152,6 @@ fn not_found(missing: Missing) -> Status {
                 |resource| Status::not_found(resource, &role.name),
             )
         }
-        Missing::Kind(_) => Status::from_code(500, missing.to_string()),
+        MissingRole::Kind(_) => Status::from_code(500, missing.to_string()),
     }
 }

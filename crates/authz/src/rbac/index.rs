@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use api::{Value, meta};
 use apiserver_core::{User, cache_index::Indexer, loopback::ObjectKey};
 
-use super::rule::Rule;
+use super::rule::PolicyRule;
 
 /// Prefix of the user names of service accounts.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
@@ -19,8 +19,8 @@ pub struct RbacIndex {
 /// The roles and bindings of a namespace. ClusterRoles are in the cluster scope.
 #[derive(Default)]
 struct ScopeBindings {
-    roles: HashMap<Box<str>, Arc<[Rule]>>,
-    bindings: HashMap<Box<str>, Arc<Binding>>,
+    roles: HashMap<Box<str>, Arc<[PolicyRule]>>,
+    bindings: HashMap<Box<str>, Arc<IndexedBinding>>,
     /// Grants by user name, service accounts included.
     users: HashMap<Box<str>, Vec<SubjectGrant>>,
     groups: HashMap<Box<str>, Vec<SubjectGrant>>,
@@ -28,7 +28,7 @@ struct ScopeBindings {
 
 /// A RoleBinding or ClusterRoleBinding.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Binding {
+pub struct IndexedBinding {
     /// Empty for a ClusterRoleBinding.
     namespace: Box<str>,
     name: Box<str>,
@@ -57,14 +57,14 @@ struct BindingSubject {
 /// A subject of a binding.
 #[derive(Clone, Debug)]
 pub struct SubjectGrant {
-    binding: Arc<Binding>,
+    binding: Arc<IndexedBinding>,
     /// Index of the subject in the binding.
     subject: usize,
 }
 
 /// A role that cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingRole {
     /// The role does not exist.
     Role(RoleRef),
     /// The kind is neither Role nor ClusterRole.
@@ -73,17 +73,17 @@ pub enum Missing {
 
 impl RbacIndex {
     /// Visits the grants of `user` in `namespace`, cluster scope first, until `visit` returns true.
-    pub fn visit<'a>(
+    pub fn visit_grants<'a>(
         &'a self,
         user: &User,
         namespace: &str,
-        mut visit: impl FnMut(&'a SubjectGrant, Result<&'a [Rule], Missing>) -> bool,
+        mut visit: impl FnMut(&'a SubjectGrant, Result<&'a [PolicyRule], MissingRole>) -> bool,
     ) {
         let namespaces = if namespace.is_empty() { [Some(""), None] } else { [Some(""), Some(namespace)] };
         for scope in namespaces.into_iter().flatten().filter_map(|namespace| self.scopes.get(namespace)) {
             let by_group = user.groups.iter().filter_map(|group| scope.groups.get(group.as_str()));
             for grant in scope.users.get(user.name.as_str()).into_iter().chain(by_group).flatten() {
-                if visit(grant, self.rules(&grant.binding.role, &grant.binding.namespace)) {
+                if visit(grant, self.role_rules(&grant.binding.role, &grant.binding.namespace)) {
                     return;
                 }
             }
@@ -91,15 +91,15 @@ impl RbacIndex {
     }
 
     /// Returns the rules of a role that a binding in `namespace` refers to.
-    pub fn rules(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Missing> {
+    pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Result<&[PolicyRule], MissingRole> {
         let scope = match &*role.kind {
             "ClusterRole" => "",
             "Role" if !namespace.is_empty() => namespace,
-            "Role" => return Err(Missing::Role(role.clone())),
-            _ => return Err(Missing::Kind(role.kind.clone())),
+            "Role" => return Err(MissingRole::Role(role.clone())),
+            _ => return Err(MissingRole::Kind(role.kind.clone())),
         };
         let rules = self.scopes.get(scope).and_then(|scope| scope.roles.get(&role.name));
-        rules.map(|rules| &**rules).ok_or_else(|| Missing::Role(role.clone()))
+        rules.map(|rules| &**rules).ok_or_else(|| MissingRole::Role(role.clone()))
     }
 }
 
@@ -110,9 +110,9 @@ impl Indexer for RbacIndex {
             None => self.scopes.entry(key.namespace.into()).or_default(),
         };
         if is_role(key) {
-            scope.roles.insert(key.name.into(), Rule::all_of(object).into());
+            scope.roles.insert(key.name.into(), PolicyRule::from_role(object).into());
         } else {
-            scope.bind(Binding::of(key, object));
+            scope.add_binding(IndexedBinding::from_object(key, object));
         }
     }
 
@@ -121,7 +121,7 @@ impl Indexer for RbacIndex {
         if is_role(key) {
             scope.roles.remove(key.name);
         } else {
-            scope.unbind(key.name);
+            scope.remove_binding(key.name);
         }
         if scope.roles.is_empty() && scope.bindings.is_empty() {
             self.scopes.remove(key.namespace);
@@ -138,11 +138,11 @@ fn is_role(key: ObjectKey<'_>) -> bool {
 }
 
 impl ScopeBindings {
-    fn bind(&mut self, binding: Binding) {
-        self.unbind(&binding.name);
+    fn add_binding(&mut self, binding: IndexedBinding) {
+        self.remove_binding(&binding.name);
         let binding = Arc::new(binding);
         for (index, subject) in binding.subjects.iter().enumerate() {
-            let Some((user, name)) = subject.identity() else { continue };
+            let Some((user, name)) = subject.subject_identity() else { continue };
             let grants = if user { &mut self.users } else { &mut self.groups }.entry(name).or_default();
             // Sorted by name, so that the reason of a decision is stable.
             let position = grants.partition_point(|grant| grant.binding.name < binding.name);
@@ -154,10 +154,10 @@ impl ScopeBindings {
         self.bindings.insert(binding.name.clone(), binding);
     }
 
-    fn unbind(&mut self, name: &str) {
+    fn remove_binding(&mut self, name: &str) {
         let Some(binding) = self.bindings.remove(name) else { return };
         for subject in &binding.subjects {
-            let Some((user, name)) = subject.identity() else { continue };
+            let Some((user, name)) = subject.subject_identity() else { continue };
             let all = if user { &mut self.users } else { &mut self.groups };
             let Some(grants) = all.get_mut(&name) else { continue };
             grants.retain(|grant| !Arc::ptr_eq(&grant.binding, &binding));
@@ -168,8 +168,8 @@ impl ScopeBindings {
     }
 }
 
-impl Binding {
-    fn of(key: ObjectKey<'_>, object: &Value) -> Self {
+impl IndexedBinding {
+    fn from_object(key: ObjectKey<'_>, object: &Value) -> Self {
         let subject = |subject: &Value| {
             let namespace = match meta::string_at(subject, &["namespace"]) {
                 "" => key.namespace,
@@ -184,7 +184,7 @@ impl Binding {
         Self {
             namespace: key.namespace.into(),
             name: key.name.into(),
-            role: RoleRef::of(object),
+            role: RoleRef::from_binding(object),
             subjects: meta::list_at(object, &["subjects"]).iter().map(subject).collect(),
         }
     }
@@ -192,7 +192,7 @@ impl Binding {
 
 impl RoleRef {
     /// Returns the role of a binding.
-    pub fn of(binding: &Value) -> Self {
+    pub fn from_binding(binding: &Value) -> Self {
         Self {
             kind: meta::string_at(binding, &["roleRef", "kind"]).into(),
             name: meta::string_at(binding, &["roleRef", "name"]).into(),
@@ -202,7 +202,7 @@ impl RoleRef {
 
 impl BindingSubject {
     /// Returns whether the subject is a user, and its name; `None` if it is invalid.
-    fn identity(&self) -> Option<(bool, Box<str>)> {
+    fn subject_identity(&self) -> Option<(bool, Box<str>)> {
         match &*self.kind {
             "User" => Some((true, self.name.clone())),
             "Group" => Some((false, self.name.clone())),
@@ -214,8 +214,8 @@ impl BindingSubject {
         }
     }
 
-    fn matches(&self, user: &User) -> bool {
-        self.identity().is_some_and(|(is_user, name)| match is_user {
+    fn matches_user(&self, user: &User) -> bool {
+        self.subject_identity().is_some_and(|(is_user, name)| match is_user {
             true => *name == *user.name,
             false => user.groups.iter().any(|group| **group == *name),
         })
@@ -225,14 +225,14 @@ impl BindingSubject {
 impl SubjectGrant {
     /// Returns the first subject of the binding that matches the user, as upstream reports it.
     pub fn first_for(&self, user: &User) -> Self {
-        let earlier = self.binding.subjects[..self.subject].iter().position(|subject| subject.matches(user));
+        let earlier = self.binding.subjects[..self.subject].iter().position(|subject| subject.matches_user(user));
         Self { binding: self.binding.clone(), subject: earlier.unwrap_or(self.subject) }
     }
 }
 
 impl fmt::Display for SubjectGrant {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Binding { namespace, name, role, subjects } = &*self.binding;
+        let IndexedBinding { namespace, name, role, subjects } = &*self.binding;
         let (kind, name) = match &**namespace {
             "" => ("ClusterRoleBinding", name.to_string()),
             namespace => ("RoleBinding", format!("{name}/{namespace}")),
@@ -251,13 +251,13 @@ impl fmt::Display for SubjectGrant {
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingRole {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Missing::Role(role) => {
+            MissingRole::Role(role) => {
                 write!(out, "{}.rbac.authorization.k8s.io {:?} not found", role.kind.to_lowercase(), &*role.name)
             }
-            Missing::Kind(kind) => write!(out, "unsupported role reference kind: {:?}", &**kind),
+            MissingRole::Kind(kind) => write!(out, "unsupported role reference kind: {:?}", &**kind),
         }
     }
 }

@@ -19,22 +19,22 @@ use apiserver_core::{
     cache_index::CacheIndex,
 };
 use async_trait::async_trait;
-pub use index::{Missing, RoleRef};
-pub use rule::{Rule, path_matches};
+pub use index::{MissingRole, RoleRef};
+pub use rule::{PolicyRule, path_matches};
 use store::WatchCache;
 
 use self::index::RbacIndex;
-use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate};
+use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate_errors};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RESOURCES: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
 /// Authorizes with the roles and bindings of the watch cache.
-pub struct Rbac {
+pub struct RbacAuthorizer {
     index: CacheIndex<RbacIndex>,
 }
 
-impl Rbac {
+impl RbacAuthorizer {
     /// Indexes the roles and bindings of the watch cache.
     pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
         let resources: Vec<_> = RESOURCES.iter().filter_map(|name| schema().resource(GROUP, "v1", name)).collect();
@@ -42,45 +42,47 @@ impl Rbac {
     }
 
     /// Decides a request.
-    fn decide(&self, attributes: &Attributes<'_>) -> Decision {
-        self.index.read(|index| decide(index, attributes))
+    fn authorize_attributes(&self, attributes: &Attributes<'_>) -> Decision {
+        self.index.read(|index| decide_request(index, attributes))
     }
 
     /// Returns the rules of a user in a namespace, and the roles that do not exist.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
-        self.index.read(|index| rules_for(index, user, namespace))
+    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<MissingRole>) {
+        self.index.read(|index| resolve_rules(index, user, namespace))
     }
 
     /// Returns the current rules of a role that a binding in `namespace` refers to.
-    pub async fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<Vec<Rule>, Missing> {
-        self.index.read_fresh(|index| index.rules(role, namespace).map(<[Rule]>::to_vec)).await
+    pub async fn role_rules(&self, role: &RoleRef, namespace: &str) -> Result<Vec<PolicyRule>, MissingRole> {
+        self.index.read_fresh(|index| index.role_rules(role, namespace).map(<[PolicyRule]>::to_vec)).await
     }
 }
 
-fn decide(index: &RbacIndex, attributes: &Attributes<'_>) -> Decision {
+fn decide_request(index: &RbacIndex, attributes: &Attributes<'_>) -> Decision {
     let namespace = match &attributes.target {
         AttributesTarget::Resource(resource) => resource.namespace,
         AttributesTarget::NonResource(_) => "",
     };
     let mut granted = None;
     let mut missing = Vec::new();
-    index.visit(attributes.user, namespace, |grant, rules| {
+    index.visit_grants(attributes.user, namespace, |grant, rules| {
         match rules {
-            Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => granted = Some(grant),
+            Ok(rules) if rules.iter().any(|rule| rule.allows_request(attributes)) => granted = Some(grant),
             Ok(_) => {}
             Err(error) => missing.push(error.to_string()),
         }
         granted.is_some()
     });
     match granted {
-        Some(grant) => Decision::Allowed(Reason::shared(Arc::new(grant.first_for(attributes.user)))),
-        None => Decision::NoOpinion(aggregate(missing).map_or_else(Reason::none, |why| format!("RBAC: {why}").into())),
+        Some(grant) => Decision::Allowed(Reason::from_display(Arc::new(grant.first_for(attributes.user)))),
+        None => Decision::NoOpinion(
+            aggregate_errors(missing).map_or_else(Reason::none, |why| format!("RBAC: {why}").into()),
+        ),
     }
 }
 
-fn rules_for(index: &RbacIndex, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
+fn resolve_rules(index: &RbacIndex, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<MissingRole>) {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
-    index.visit(user, namespace, |_, rules| {
+    index.visit_grants(user, namespace, |_, rules| {
         match rules {
             Ok(rules) => all.extend_from_slice(rules),
             Err(error) => missing.push(error),
@@ -91,14 +93,14 @@ fn rules_for(index: &RbacIndex, user: &User, namespace: &str) -> (Vec<Rule>, Vec
 }
 
 #[async_trait]
-impl Authorizer for Arc<Rbac> {
+impl Authorizer for Arc<RbacAuthorizer> {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        self.decide(attributes)
+        self.authorize_attributes(attributes)
     }
 
     fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
-        let (rules, missing) = Rbac::rules_for(self, user, namespace);
-        let errors = missing.iter().map(Missing::to_string).collect();
+        let (rules, missing) = RbacAuthorizer::rules_for(self, user, namespace);
+        let errors = missing.iter().map(MissingRole::to_string).collect();
         ResolvedRules { rules, incomplete: false, errors }
     }
 }

@@ -7,7 +7,7 @@ const ALL: &str = "*";
 
 /// A policy rule, on resources or on paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Rule {
+pub struct PolicyRule {
     /// Verbs.
     pub verbs: Vec<String>,
     /// API groups.
@@ -20,9 +20,9 @@ pub struct Rule {
     pub paths: Vec<String>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// Parses a rule of a role.
-    pub fn of(rule: &Value) -> Self {
+    pub fn from_object(rule: &Value) -> Self {
         let texts = |field: &str| -> Vec<String> {
             meta::list_at(rule, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
@@ -36,17 +36,17 @@ impl Rule {
     }
 
     /// Parses the rules of a role.
-    pub fn all_of(role: &Value) -> Vec<Self> {
-        meta::list_at(role, &["rules"]).iter().map(Self::of).collect()
+    pub fn from_role(role: &Value) -> Vec<Self> {
+        meta::list_at(role, &["rules"]).iter().map(Self::from_object).collect()
     }
 
     /// Whether the rule allows a request.
-    pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
-        has(&self.verbs, attributes.verb)
+    pub fn allows_request(&self, attributes: &Attributes<'_>) -> bool {
+        contains_or_all(&self.verbs, attributes.verb)
             && match &attributes.target {
                 AttributesTarget::NonResource(path) => self.paths.iter().any(|rule| path_matches(rule, path)),
                 AttributesTarget::Resource(resource) => {
-                    has(&self.groups, resource.group)
+                    contains_or_all(&self.groups, resource.group)
                         && self.resources.iter().any(|rule| resource_matches(rule, resource))
                         && (self.names.is_empty() || self.names.iter().any(|name| name == resource.name))
                 }
@@ -55,7 +55,7 @@ impl Rule {
 }
 
 /// Whether a list contains a text or `*`.
-fn has(list: &[String], text: &str) -> bool {
+fn contains_or_all(list: &[String], text: &str) -> bool {
     list.iter().any(|one| one == text || one == ALL)
 }
 
@@ -83,22 +83,24 @@ mod tests {
 
     const RULE: &str = "get,list|apps,|deployments,deployments/scale,*/status|";
 
-    fn rule(text: &str) -> Rule {
+    fn rule(text: &str) -> PolicyRule {
         let parts: Vec<Vec<String>> = text
             .split('|')
             .map(|part| if part.is_empty() { Vec::new() } else { part.split(',').map(str::to_owned).collect() })
             .collect();
         let [verbs, groups, resources, names] = parts.try_into().unwrap();
         match groups.first().is_some_and(|first| first.starts_with('/') || first == "*url") {
-            true => {
-                Rule { verbs, paths: groups.iter().map(|path| path.replace("*url", "*")).collect(), ..Rule::default() }
-            }
-            false => Rule { verbs, groups, resources, names, paths: Vec::new() },
+            true => PolicyRule {
+                verbs,
+                paths: groups.iter().map(|path| path.replace("*url", "*")).collect(),
+                ..PolicyRule::default()
+            },
+            false => PolicyRule { verbs, groups, resources, names, paths: Vec::new() },
         }
     }
 
     /// `asked`: verb and path, or verb, group, resource, subresource and name.
-    fn check(text: &str, asked: &str, want: bool) {
+    fn assert_allows(text: &str, asked: &str, want: bool) {
         let user = User::default();
         let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
         let (verb, asked) = match words.as_slice() {
@@ -115,38 +117,42 @@ mod tests {
             ),
             _ => panic!("{asked}"),
         };
-        assert_eq!(rule(text).allows(&Attributes { user: &user, verb, target: asked }), want, "{text} {words:?}");
+        assert_eq!(
+            rule(text).allows_request(&Attributes { user: &user, verb, target: asked }),
+            want,
+            "{text} {words:?}"
+        );
     }
 
     #[test]
     fn rule_allows_what_it_names() {
-        check(RULE, "get apps deployments - x", true);
-        check(RULE, "get - deployments - -", true);
-        check(RULE, "watch apps deployments - x", false);
-        check(RULE, "get batch deployments - x", false);
-        check(RULE, "get apps deployments scale x", true);
-        check(RULE, "get apps daemonsets scale x", false);
-        check(RULE, "get apps daemonsets status x", true);
-        check(RULE, "get apps daemonsets - x", false);
-        check(RULE, "get apps deployments cale x", false);
-        check(RULE, "get /apis", false);
-        check("*|*|*|", "anything any.group things sub x", true);
-        check("*|*|*|", "get /apis", false);
-        check("get||pods|a,b", "get - pods - a", false);
-        check("get|,x|pods|a,b", "get - pods - a", true);
-        check("get|,x|pods|a,b", "get - pods - c", false);
-        check("get|,x|pods|a,b", "get - pods - -", false);
+        assert_allows(RULE, "get apps deployments - x", true);
+        assert_allows(RULE, "get - deployments - -", true);
+        assert_allows(RULE, "watch apps deployments - x", false);
+        assert_allows(RULE, "get batch deployments - x", false);
+        assert_allows(RULE, "get apps deployments scale x", true);
+        assert_allows(RULE, "get apps daemonsets scale x", false);
+        assert_allows(RULE, "get apps daemonsets status x", true);
+        assert_allows(RULE, "get apps daemonsets - x", false);
+        assert_allows(RULE, "get apps deployments cale x", false);
+        assert_allows(RULE, "get /apis", false);
+        assert_allows("*|*|*|", "anything any.group things sub x", true);
+        assert_allows("*|*|*|", "get /apis", false);
+        assert_allows("get||pods|a,b", "get - pods - a", false);
+        assert_allows("get|,x|pods|a,b", "get - pods - a", true);
+        assert_allows("get|,x|pods|a,b", "get - pods - c", false);
+        assert_allows("get|,x|pods|a,b", "get - pods - -", false);
     }
 
     #[test]
     fn trailing_star_matches_any_suffix() {
-        check("get|/healthz,/apis/*||", "get /healthz", true);
-        check("get|/healthz,/apis/*||", "get /healthz/", false);
-        check("get|/healthz,/apis/*||", "get /apis/", true);
-        check("get|/healthz,/apis/*||", "get /apis/apps/v1", true);
-        check("get|/healthz,/apis/*||", "get /apis", false);
-        check("get|/healthz,/apis/*||", "post /healthz", false);
-        check("get|*url||", "get /anything", true);
-        check("get|/a*b||", "get /aXb", false);
+        assert_allows("get|/healthz,/apis/*||", "get /healthz", true);
+        assert_allows("get|/healthz,/apis/*||", "get /healthz/", false);
+        assert_allows("get|/healthz,/apis/*||", "get /apis/", true);
+        assert_allows("get|/healthz,/apis/*||", "get /apis/apps/v1", true);
+        assert_allows("get|/healthz,/apis/*||", "get /apis", false);
+        assert_allows("get|/healthz,/apis/*||", "post /healthz", false);
+        assert_allows("get|*url||", "get /anything", true);
+        assert_allows("get|/a*b||", "get /aXb", false);
     }
 }

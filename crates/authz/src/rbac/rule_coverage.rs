@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::{Rule, path_matches};
+use super::rule::{PolicyRule, path_matches};
 
 /// Returns the parts of `wanted` that `owned` does not cover, formatted as upstream does, sorted.
-pub fn missing_rules(owned: &[Rule], wanted: &[Rule]) -> Vec<String> {
+pub fn missing_rules(owned: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<String> {
     let parts = wanted.iter().flat_map(split_rule);
-    let missing: Vec<Rule> = parts.filter(|part| !owned.iter().any(|rule| covers(rule, part))).collect();
+    let missing: Vec<PolicyRule> = parts.filter(|part| !owned.iter().any(|rule| rule_covers(rule, part))).collect();
     let lines: BTreeSet<String> = merge_verbs(missing).iter().map(format_rule).collect();
     lines.into_iter().collect()
 }
 
 /// Splits a rule into parts with one verb and one resource, object or path each.
-fn split_rule(rule: &Rule) -> Vec<Rule> {
+fn split_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
     let one = |text: &String| vec![text.clone()];
     // A rule without names is for all objects: one part.
     let names: Vec<Vec<String>> =
@@ -22,7 +22,7 @@ fn split_rule(rule: &Rule) -> Vec<Rule> {
     for group in &rule.groups {
         for resource in &rule.resources {
             for verb in &rule.verbs {
-                parts.extend(names.iter().map(|names| Rule {
+                parts.extend(names.iter().map(|names| PolicyRule {
                     verbs: one(verb),
                     groups: one(group),
                     resources: one(resource),
@@ -33,13 +33,17 @@ fn split_rule(rule: &Rule) -> Vec<Rule> {
         }
     }
     for path in &rule.paths {
-        parts.extend(rule.verbs.iter().map(|verb| Rule { verbs: one(verb), paths: one(path), ..Rule::default() }));
+        parts.extend(rule.verbs.iter().map(|verb| PolicyRule {
+            verbs: one(verb),
+            paths: one(path),
+            ..PolicyRule::default()
+        }));
     }
     parts
 }
 
 /// Whether a rule covers a part.
-fn covers(rule: &Rule, part: &Rule) -> bool {
+fn rule_covers(rule: &PolicyRule, part: &PolicyRule) -> bool {
     let all = |owned: &[String], wanted: &[String]| {
         owned.iter().any(|one| one == "*") || wanted.iter().all(|one| owned.contains(one))
     };
@@ -66,7 +70,7 @@ fn covers_resource(owned: &[String], wanted: &str) -> bool {
 type RuleTarget = (Vec<String>, Vec<String>, Vec<String>);
 
 /// Merges parts that differ only in their verbs.
-fn merge_verbs(parts: Vec<Rule>) -> Vec<Rule> {
+fn merge_verbs(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut together: BTreeMap<RuleTarget, Vec<String>> = BTreeMap::new();
     let mut compacted = Vec::new();
     for part in parts {
@@ -76,7 +80,7 @@ fn merge_verbs(parts: Vec<Rule>) -> Vec<Rule> {
             compacted.push(part);
         }
     }
-    compacted.extend(together.into_iter().map(|((groups, resources, names), verbs)| Rule {
+    compacted.extend(together.into_iter().map(|((groups, resources, names), verbs)| PolicyRule {
         verbs,
         groups,
         resources,
@@ -87,7 +91,7 @@ fn merge_verbs(parts: Vec<Rule>) -> Vec<Rule> {
 }
 
 /// Formats a rule as Go does.
-fn format_rule(rule: &Rule) -> String {
+fn format_rule(rule: &PolicyRule) -> String {
     let fields = [
         ("APIGroups", &rule.groups),
         ("Resources", &rule.resources),
@@ -112,8 +116,10 @@ mod tests {
 
     use super::*;
 
-    fn check(owned: Value, wanted: Value, want: &[&str]) {
-        let rules = |value: &Value| -> Vec<Rule> { value.as_array().unwrap().iter().map(Rule::of).collect() };
+    fn assert_missing(owned: Value, wanted: Value, want: &[&str]) {
+        let rules = |value: &Value| -> Vec<PolicyRule> {
+            value.as_array().unwrap().iter().map(PolicyRule::from_object).collect()
+        };
         assert_eq!(missing_rules(&rules(&owned), &rules(&wanted)), want, "{owned} {wanted}");
     }
 
@@ -124,27 +130,27 @@ mod tests {
     #[test]
     fn missing_rules_are_reported() {
         let pods = || rule(&["get", "list"], &[""], &["pods"], &[]);
-        check(json!([pods()]), json!([pods()]), &[]);
-        check(json!([rule(&["*"], &["*"], &["*"], &[])]), json!([pods()]), &[]);
-        check(json!([]), json!([pods()]), &[r#"{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}"#]);
-        check(
+        assert_missing(json!([pods()]), json!([pods()]), &[]);
+        assert_missing(json!([rule(&["*"], &["*"], &["*"], &[])]), json!([pods()]), &[]);
+        assert_missing(json!([]), json!([pods()]), &[r#"{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}"#]);
+        assert_missing(
             json!([rule(&["get"], &[""], &["pods"], &[])]),
             json!([pods()]),
             &[r#"{APIGroups:[""], Resources:["pods"], Verbs:["list"]}"#],
         );
-        check(
+        assert_missing(
             json!([rule(&["get"], &[""], &["pods"], &["a"])]),
             json!([rule(&["get"], &[""], &["pods"], &[])]),
             &[r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#],
         );
-        check(
+        assert_missing(
             json!([rule(&["get"], &[""], &["pods"], &["a"])]),
             json!([rule(&["get"], &[""], &["pods"], &["a", "b"])]),
             &[r#"{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}"#],
         );
         let subresources = rule(&["get"], &[""], &["pods/log", "nodes/log"], &[]);
-        check(json!([rule(&["get"], &[""], &["*/log"], &[])]), json!([subresources]), &[]);
-        check(
+        assert_missing(json!([rule(&["get"], &[""], &["*/log"], &[])]), json!([subresources]), &[]);
+        assert_missing(
             json!([rule(&["get"], &[""], &["pods"], &[])]),
             json!([rule(&["get"], &[""], &["*"], &[])]),
             &[r#"{APIGroups:[""], Resources:["*"], Verbs:["get"]}"#],
@@ -154,8 +160,8 @@ mod tests {
     #[test]
     fn paths_are_covered_by_path_patterns() {
         let paths = |paths: &[&str]| json!({"verbs": ["get"], "nonResourceURLs": paths});
-        check(json!([paths(&["/apis/*"])]), json!([paths(&["/apis/x", "/apis/*"])]), &[]);
-        check(
+        assert_missing(json!([paths(&["/apis/*"])]), json!([paths(&["/apis/x", "/apis/*"])]), &[]);
+        assert_missing(
             json!([paths(&["/apis/x"])]),
             json!([paths(&["/apis/*", "/b"])]),
             &[r#"{NonResourceURLs:["/apis/*"], Verbs:["get"]}"#, r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#],

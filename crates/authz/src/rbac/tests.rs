@@ -9,19 +9,19 @@ use serde_json::json;
 use super::*;
 
 /// All objects, by resource, namespace and name.
-type World = BTreeMap<(&'static str, String, String), Value>;
+type ObjectMap = BTreeMap<(&'static str, String, String), Value>;
 
-struct Random(fastrand::Rng);
+struct RandomObjects(fastrand::Rng);
 
-impl Random {
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+impl RandomObjects {
+    fn pick_one<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.0.usize(..of.len())]
     }
 
     /// Mostly some, rarely none.
-    fn some(&mut self, of: &[&'static str], at_most: usize) -> Vec<&'static str> {
+    fn pick_some(&mut self, of: &[&'static str], at_most: usize) -> Vec<&'static str> {
         let many = if self.0.u8(..20) == 0 { 0 } else { self.0.usize(1..=at_most) };
-        (0..many).map(|_| self.one(of)).collect()
+        (0..many).map(|_| self.pick_one(of)).collect()
     }
 }
 
@@ -35,52 +35,53 @@ const RESOURCES: &[&str] = &["pods", "jobs", "pods/log", "*/log", "*/scale", "jo
 const OBJECTS: &[&str] = &["x", "y", "z"];
 const PATHS: &[&str] = &["/", "/healthz", "/apis/*", "/apis/x", "/logs/*", "*"];
 
-fn role(random: &mut Random, cluster: bool) -> Value {
+fn random_role(random: &mut RandomObjects, cluster: bool) -> Value {
     let rules: Vec<Value> = (0..random.0.usize(1..4))
         .map(|_| match cluster && random.0.u8(..4) == 0 {
-            true => json!({"verbs": random.some(VERBS, 3), "nonResourceURLs": random.some(PATHS, 2)}),
+            true => json!({"verbs": random.pick_some(VERBS, 3), "nonResourceURLs": random.pick_some(PATHS, 2)}),
             false => json!({
-                "verbs": random.some(VERBS, 3), "apiGroups": random.some(API_GROUPS, 3),
-                "resources": random.some(RESOURCES, 3),
-                "resourceNames": if random.0.u8(..4) == 0 { random.some(OBJECTS, 2) } else { Vec::new() },
+                "verbs": random.pick_some(VERBS, 3), "apiGroups": random.pick_some(API_GROUPS, 3),
+                "resources": random.pick_some(RESOURCES, 3),
+                "resourceNames": if random.0.u8(..4) == 0 { random.pick_some(OBJECTS, 2) } else { Vec::new() },
             }),
         })
         .collect();
     json!({"rules": rules})
 }
 
-fn binding(random: &mut Random, cluster: bool) -> Value {
+fn random_binding(random: &mut RandomObjects, cluster: bool) -> Value {
     let subjects: Vec<Value> = (0..random.0.usize(..4))
         .map(|_| match random.0.u8(..4) {
-            0 => json!({"kind": "Group", "name": random.one(GROUPS)}),
-            1 => json!({"kind": "ServiceAccount", "name": random.one(&["u0", "u1"]), "namespace": random.one(&["a", "b", ""])}),
-            2 => json!({"kind": random.one(&["User", "Robot"]), "name": random.one(USERS)}),
-            _ => json!({"kind": "User", "name": random.one(USERS)}),
+            0 => json!({"kind": "Group", "name": random.pick_one(GROUPS)}),
+            1 => json!({"kind": "ServiceAccount", "name": random.pick_one(&["u0", "u1"]), "namespace": random.pick_one(&["a", "b", ""])}),
+            2 => json!({"kind": random.pick_one(&["User", "Robot"]), "name": random.pick_one(USERS)}),
+            _ => json!({"kind": "User", "name": random.pick_one(USERS)}),
         })
         .collect();
-    let kind = if cluster { "ClusterRole" } else { random.one(&["Role", "ClusterRole", "Rule"]) };
-    json!({"subjects": subjects, "roleRef": {"kind": kind, "name": random.one(NAMES)}})
+    let kind = if cluster { "ClusterRole" } else { random.pick_one(&["Role", "ClusterRole", "Rule"]) };
+    json!({"subjects": subjects, "roleRef": {"kind": kind, "name": random.pick_one(NAMES)}})
 }
 
 /// Applies a random change to the objects and the index.
-fn change(random: &mut Random, world: &mut World, index: &mut RbacIndex) {
+fn apply_random_change(random: &mut RandomObjects, world: &mut ObjectMap, index: &mut RbacIndex) {
     let name = super::RESOURCES[random.0.usize(..4)];
     let cluster = name.starts_with("cluster");
-    let namespace = if cluster { "" } else { random.one(NAMESPACES) };
+    let namespace = if cluster { "" } else { random.pick_one(NAMESPACES) };
     let place =
-        ObjectKey { resource: schema().resource(GROUP, "v1", name).unwrap(), namespace, name: random.one(NAMES) };
+        ObjectKey { resource: schema().resource(GROUP, "v1", name).unwrap(), namespace, name: random.pick_one(NAMES) };
     let key = (name, namespace.to_owned(), place.name.to_owned());
     if random.0.u8(..5) == 0 {
         world.remove(&key);
         return index.remove_object(place);
     }
-    let object = if name.ends_with("bindings") { binding(random, cluster) } else { role(random, cluster) };
+    let object =
+        if name.ends_with("bindings") { random_binding(random, cluster) } else { random_role(random, cluster) };
     index.insert_object(place, &object);
     world.insert(key, object);
 }
 
 /// Evaluates every binding, subject and rule.
-fn allowed(world: &World, user: &User, namespace: &str, asked: &[&str]) -> bool {
+fn is_allowed_naively(world: &ObjectMap, user: &User, namespace: &str, asked: &[&str]) -> bool {
     let texts = |value: &Value, field: &str| -> Vec<String> {
         meta::list_at(value, &[field]).iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
@@ -133,26 +134,26 @@ fn allowed(world: &World, user: &User, namespace: &str, asked: &[&str]) -> bool 
 
 #[test]
 fn index_agrees_with_naive_evaluation() {
-    let mut random = Random(fastrand::Rng::with_seed(36));
-    let (mut world, mut index) = (World::new(), RbacIndex::default());
-    (0..200).for_each(|_| change(&mut random, &mut world, &mut index));
+    let mut random = RandomObjects(fastrand::Rng::with_seed(36));
+    let (mut world, mut index) = (ObjectMap::new(), RbacIndex::default());
+    (0..200).for_each(|_| apply_random_change(&mut random, &mut world, &mut index));
     let (mut yes, mut no) = (0, 0);
     for _ in 0..100_000 {
         if random.0.u8(..20) == 0 {
-            change(&mut random, &mut world, &mut index);
+            apply_random_change(&mut random, &mut world, &mut index);
         }
-        let groups = random.some(GROUPS, 2).into_iter().map(str::to_owned).collect();
-        let user = User { name: random.one(USERS).to_owned(), groups, ..User::default() };
-        let namespace = random.one(&["", "a", "b", "c", "d", "e"]);
-        let verb = random.one(&["get", "list", "create", "delete", "watch"]);
+        let groups = random.pick_some(GROUPS, 2).into_iter().map(str::to_owned).collect();
+        let user = User { name: random.pick_one(USERS).to_owned(), groups, ..User::default() };
+        let namespace = random.pick_one(&["", "a", "b", "c", "d", "e"]);
+        let verb = random.pick_one(&["get", "list", "create", "delete", "watch"]);
         let words = match random.0.u8(..5) {
-            0 => vec![verb, random.one(&["/", "/healthz", "/apis/", "/apis/x", "/logs/y", "/x"])],
+            0 => vec![verb, random.pick_one(&["/", "/healthz", "/apis/", "/apis/x", "/logs/y", "/x"])],
             _ => vec![
                 verb,
-                random.one(&["", "apps", "extensions"]),
-                random.one(&["pods", "jobs", "nodes"]),
-                random.one(&["", "log", "scale"]),
-                random.one(&["", "x", "y"]),
+                random.pick_one(&["", "apps", "extensions"]),
+                random.pick_one(&["pods", "jobs", "nodes"]),
+                random.pick_one(&["", "log", "scale"]),
+                random.pick_one(&["", "x", "y"]),
             ],
         };
         let (asked, namespace) = match words.as_slice() {
@@ -170,15 +171,15 @@ fn index_agrees_with_naive_evaluation() {
             ),
             _ => panic!("{words:?}"),
         };
-        let got = decide(&index, &Attributes { user: &user, verb, target: asked });
-        let want = allowed(&world, &user, namespace, &words);
+        let got = decide_request(&index, &Attributes { user: &user, verb, target: asked });
+        let want = is_allowed_naively(&world, &user, namespace, &words);
         assert_eq!(got.is_allowed(), want, "{user:?} {namespace} {words:?}: {:?}", got.reason());
         *if want { &mut yes } else { &mut no } += 1;
     }
     assert!(yes > 10_000 && no > 10_000, "{yes} were allowed, {no} were not");
 }
 
-fn index_of(objects: &[(&'static str, &str, &str, Value)]) -> RbacIndex {
+fn build_index(objects: &[(&'static str, &str, &str, Value)]) -> RbacIndex {
     let mut index = RbacIndex::default();
     for (resource, namespace, name, object) in objects {
         index.insert_object(
@@ -189,10 +190,10 @@ fn index_of(objects: &[(&'static str, &str, &str, Value)]) -> RbacIndex {
     index
 }
 
-fn check(user: &str, groups: &[&str], namespace: &str, want: Result<&str, &str>) {
+fn assert_decision(user: &str, groups: &[&str], namespace: &str, want: Result<&str, &str>) {
     let get = json!({"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]});
     let bind = |kind: &str, role: &str, subjects: Value| json!({"roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}, "subjects": subjects});
-    let index = index_of(&[
+    let index = build_index(&[
         ("clusterroles", "", "reader", get.clone()),
         ("roles", "a", "reader", get.clone()),
         ("clusterrolebindings", "", "all", bind("ClusterRole", "reader", json!([{"kind": "User", "name": "root"}]))),
@@ -222,7 +223,7 @@ fn check(user: &str, groups: &[&str], namespace: &str, want: Result<&str, &str>)
         name: "p",
         ..ResourceAttributes::default()
     });
-    let decision = decide(&index, &Attributes { user: &user, verb: "get", target: asked });
+    let decision = decide_request(&index, &Attributes { user: &user, verb: "get", target: asked });
     let reason = decision.reason().to_string();
     let got = if decision.is_allowed() { Ok(reason.as_str()) } else { Err(reason.as_str()) };
     assert_eq!(got, want, "{user:?} in {namespace:?}");
@@ -230,40 +231,55 @@ fn check(user: &str, groups: &[&str], namespace: &str, want: Result<&str, &str>)
 
 #[test]
 fn reasons_name_binding_role_and_subject() {
-    check(
+    assert_decision(
         "root",
         &[],
         "",
         Ok("RBAC: allowed by ClusterRoleBinding \"all\" of ClusterRole \"reader\" to User \"root\""),
     );
-    check(
+    assert_decision(
         "root",
         &[],
         "a",
         Ok("RBAC: allowed by ClusterRoleBinding \"all\" of ClusterRole \"reader\" to User \"root\""),
     );
-    check("alice", &[], "a", Ok("RBAC: allowed by RoleBinding \"own/a\" of Role \"reader\" to User \"alice\""));
-    check("alice", &[], "b", Ok("RBAC: allowed by RoleBinding \"lent/b\" of ClusterRole \"reader\" to User \"alice\""));
-    check("alice", &[], "c", Err(""));
-    check("alice", &[], "", Err(""));
-    check("bob", &[], "b", Ok("RBAC: allowed by RoleBinding \"many/b\" of ClusterRole \"reader\" to User \"bob\""));
+    assert_decision(
+        "alice",
+        &[],
+        "a",
+        Ok("RBAC: allowed by RoleBinding \"own/a\" of Role \"reader\" to User \"alice\""),
+    );
+    assert_decision(
+        "alice",
+        &[],
+        "b",
+        Ok("RBAC: allowed by RoleBinding \"lent/b\" of ClusterRole \"reader\" to User \"alice\""),
+    );
+    assert_decision("alice", &[], "c", Err(""));
+    assert_decision("alice", &[], "", Err(""));
+    assert_decision(
+        "bob",
+        &[],
+        "b",
+        Ok("RBAC: allowed by RoleBinding \"many/b\" of ClusterRole \"reader\" to User \"bob\""),
+    );
     let devs = "RBAC: allowed by RoleBinding \"many/b\" of ClusterRole \"reader\" to Group \"devs\"";
-    check("eve", &["x", "devs"], "b", Ok(devs));
-    check("bob", &["devs"], "b", Ok(devs));
-    check(
+    assert_decision("eve", &["x", "devs"], "b", Ok(devs));
+    assert_decision("bob", &["devs"], "b", Ok(devs));
+    assert_decision(
         "system:serviceaccount:b:robot",
         &[],
         "b",
         Ok("RBAC: allowed by RoleBinding \"many/b\" of ClusterRole \"reader\" to ServiceAccount \"robot/b\""),
     );
-    check("system:serviceaccount:a:robot", &[], "b", Err(""));
-    check("lost", &[], "", Err("RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"));
-    check(
+    assert_decision("system:serviceaccount:a:robot", &[], "b", Err(""));
+    assert_decision("lost", &[], "", Err("RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"));
+    assert_decision(
         "lost",
         &["lost"],
         "",
         Err("RBAC: [clusterrole.rbac.authorization.k8s.io \"gone\" not found, clusterrole.rbac.authorization.k8s.io \
              \"away\" not found]"),
     );
-    check("odd", &[], "a", Err("RBAC: unsupported role reference kind: \"Thing\""));
+    assert_decision("odd", &[], "a", Err("RBAC: unsupported role reference kind: \"Thing\""));
 }

@@ -2,7 +2,7 @@
 
 use api::{Value, validate::FieldError};
 use apiserver_core::attributes::{Attributes, AttributesTarget};
-use expressions::authorization::Conditions;
+use expressions::authorization::WebhookMatchConditions;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -16,8 +16,12 @@ pub struct MatchCondition {
 }
 
 /// Compiles conditions and adds errors to `errors`.
-pub fn compile_conditions(conditions: &[MatchCondition], field: &str, errors: &mut Vec<FieldError>) -> Conditions {
-    Conditions::compile(conditions.iter().map(|condition| condition.expression.as_str()), field, errors)
+pub fn compile_conditions(
+    conditions: &[MatchCondition],
+    field: &str,
+    errors: &mut Vec<FieldError>,
+) -> WebhookMatchConditions {
+    WebhookMatchConditions::compile(conditions.iter().map(|condition| condition.expression.as_str()), field, errors)
 }
 
 /// Returns the request variable of conditions; all strings are present, empty or not.

@@ -16,10 +16,10 @@ use apiserver_core::{
     ttl_cache::TtlCache,
 };
 use async_trait::async_trait;
-use expressions::authorization::Conditions;
+use expressions::authorization::WebhookMatchConditions;
 use serde_json::json;
 
-use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate};
+use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate_errors};
 
 /// Delay before the first retry; upstream's value.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -30,11 +30,11 @@ const CACHE_CAPACITY: u64 = 8192;
 
 /// The configuration of a webhook.
 #[derive(Clone, Debug)]
-pub struct Webhook {
+pub struct WebhookConfig {
     /// The endpoint.
     pub endpoint: Arc<Endpoint>,
     /// The version of SubjectAccessReview.
-    pub version: Version,
+    pub version: ReviewVersion,
     /// TTL of allowed responses.
     pub allowed_for: Duration,
     /// TTL of other responses.
@@ -42,16 +42,16 @@ pub struct Webhook {
     /// Timeout of a call.
     pub timeout: Duration,
     /// The failure policy.
-    pub failure: Failure,
+    pub failure: FailurePolicy,
     /// Retries.
     pub backoff: RetryBackoff,
     /// Match conditions.
-    pub conditions: Arc<Conditions>,
+    pub conditions: Arc<WebhookMatchConditions>,
 }
 
 /// A version of SubjectAccessReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum ReviewVersion {
     /// `authorization.k8s.io/v1`.
     V1,
     /// `authorization.k8s.io/v1beta1`, which calls groups `group`.
@@ -60,23 +60,23 @@ pub enum Version {
 
 /// The failure policy of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum FailurePolicy {
     /// The next authorizer is called.
     NoOpinion,
     /// The request is denied.
     Deny,
 }
 
-impl Webhook {
+impl WebhookConfig {
     /// A webhook with upstream's defaults.
-    pub fn new(endpoint: Endpoint, version: Version) -> Self {
+    pub fn new(endpoint: Endpoint, version: ReviewVersion) -> Self {
         Self {
             endpoint: Arc::new(endpoint),
             version,
             allowed_for: Duration::from_secs(300),
             refused_for: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
-            failure: Failure::NoOpinion,
+            failure: FailurePolicy::NoOpinion,
             backoff: RetryBackoff::with_initial_delay(RETRY_DELAY),
             conditions: Arc::default(),
         }
@@ -84,13 +84,13 @@ impl Webhook {
 }
 
 /// Reads the endpoint of a webhook from a kubeconfig file.
-pub fn from_kubeconfig(file: &Path, version: Version) -> Result<Webhook, KubeconfigError> {
-    http_client::endpoint_from_kubeconfig(file).map(|endpoint| Webhook::new(endpoint, version))
+pub fn config_from_kubeconfig(file: &Path, version: ReviewVersion) -> Result<WebhookConfig, KubeconfigError> {
+    http_client::endpoint_from_kubeconfig(file).map(|endpoint| WebhookConfig::new(endpoint, version))
 }
 
 /// Authorizes requests with a webhook.
 pub struct WebhookAuthorizer {
-    webhook: Webhook,
+    webhook: WebhookConfig,
     cache: TtlCache<String, ReviewStatus>,
 }
 
@@ -104,7 +104,7 @@ struct ReviewStatus {
 
 impl WebhookAuthorizer {
     /// Authorizes with `webhook`.
-    pub fn new(webhook: Webhook) -> Self {
+    pub fn new(webhook: WebhookConfig) -> Self {
         Self { webhook, cache: TtlCache::with_capacity(CACHE_CAPACITY) }
     }
 
@@ -115,14 +115,14 @@ impl WebhookAuthorizer {
             return Ok(true);
         }
         conditions
-            .hold(&conditions::request_variable(attributes))
-            .map_err(|errors| aggregate(errors).unwrap_or_default())
+            .evaluate(&conditions::request_variable(attributes))
+            .map_err(|errors| aggregate_errors(errors).unwrap_or_default())
     }
 
     fn failure_decision(&self, error: String) -> Decision {
         match self.webhook.failure {
-            Failure::NoOpinion => Decision::NoOpinion(Reason::failed(error)),
-            Failure::Deny => Decision::Denied(Reason::failed(error)),
+            FailurePolicy::NoOpinion => Decision::NoOpinion(Reason::from_error(error)),
+            FailurePolicy::Deny => Decision::Denied(Reason::from_error(error)),
         }
     }
 
@@ -134,17 +134,17 @@ impl WebhookAuthorizer {
         }
         let status = self.send_review(spec).await?;
         if is_cacheable(attributes) {
-            let Webhook { allowed_for, refused_for, .. } = self.webhook;
+            let WebhookConfig { allowed_for, refused_for, .. } = self.webhook;
             self.cache.put(key, status.clone(), if status.allowed { allowed_for } else { refused_for });
         }
         Ok(status)
     }
 
     async fn send_review(&self, mut spec: Value) -> Result<ReviewStatus, String> {
-        let Webhook { endpoint, version, timeout, backoff, .. } = &self.webhook;
+        let WebhookConfig { endpoint, version, timeout, backoff, .. } = &self.webhook;
         let version = match version {
-            Version::V1 => "authorization.k8s.io/v1",
-            Version::V1Beta1 => {
+            ReviewVersion::V1 => "authorization.k8s.io/v1",
+            ReviewVersion::V1Beta1 => {
                 if let Some(groups) = spec.as_object_mut().and_then(|spec| spec.remove("groups")) {
                     spec["group"] = groups;
                 }

@@ -21,24 +21,24 @@ use super::*;
 
 /// The server's reaction to a request.
 #[derive(Clone)]
-enum Reply {
+enum ServerReply {
     Status(u16, String),
     Never,
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedReviews {
     questions: Vec<Value>,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<ServerReply>,
 }
 
 /// A webhook server on loopback.
-struct World {
-    heard: Arc<Mutex<Heard>>,
+struct WebhookServer {
+    heard: Arc<Mutex<ReceivedReviews>>,
     kubeconfig: tempfile::TempDir,
 }
 
-impl World {
+impl WebhookServer {
     /// A server whose certificate the kubeconfig trusts or not.
     async fn new(trusted: bool) -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
@@ -57,56 +57,63 @@ impl World {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let tls = tls.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), heard.clone()));
+        let heard = Arc::new(Mutex::new(ReceivedReviews::default()));
+        tokio::spawn(serve_connections(listener, TlsAcceptor::from(Arc::new(tls)), heard.clone()));
         Self { heard, kubeconfig: dir }
     }
 
-    fn replies(&self, replies: impl IntoIterator<Item = Reply>) {
+    fn set_replies(&self, replies: impl IntoIterator<Item = ServerReply>) {
         self.heard.lock().unwrap().replies.extend(replies);
     }
 
-    fn questions(&self) -> Vec<Value> {
+    fn received_reviews(&self) -> Vec<Value> {
         self.heard.lock().unwrap().questions.clone()
     }
 
-    fn webhook(&self) -> Webhook {
+    fn webhook_config(&self) -> WebhookConfig {
         let endpoint = http_client::endpoint_from_kubeconfig(&self.kubeconfig.path().join("config")).unwrap();
         let backoff = RetryBackoff { initial_delay: Duration::from_millis(1), attempts: 3 };
-        Webhook { backoff, timeout: Duration::from_millis(500), ..Webhook::new(endpoint, Version::V1) }
+        WebhookConfig {
+            backoff,
+            timeout: Duration::from_millis(500),
+            ..WebhookConfig::new(endpoint, ReviewVersion::V1)
+        }
     }
 }
 
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, heard: Arc<Mutex<Heard>>) {
+async fn serve_connections(listener: TcpListener, acceptor: TlsAcceptor, heard: Arc<Mutex<ReceivedReviews>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, heard) = (acceptor.clone(), heard.clone());
         tokio::spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
-            let service = service_fn(move |request| answer(request, heard.clone()));
+            let service = service_fn(move |request| handle_review(request, heard.clone()));
             // Disconnects are expected.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-async fn answer(request: Request<Incoming>, heard: Arc<Mutex<Heard>>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn handle_review(
+    request: Request<Incoming>,
+    heard: Arc<Mutex<ReceivedReviews>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     assert_eq!(request.uri().path(), "/authorize");
     assert_eq!(request.headers()["authorization"], "Bearer let-me-ask");
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let reply = {
         let mut heard = heard.lock().unwrap();
         heard.questions.push(serde_json::from_slice(&body).unwrap());
-        heard.replies.pop_front().unwrap_or(Reply::Never)
+        heard.replies.pop_front().unwrap_or(ServerReply::Never)
     };
     match reply {
-        Reply::Status(status, body) => Ok(Response::builder().status(status).body(Full::from(body)).unwrap()),
-        Reply::Never => std::future::pending().await,
+        ServerReply::Status(status, body) => Ok(Response::builder().status(status).body(Full::from(body)).unwrap()),
+        ServerReply::Never => std::future::pending().await,
     }
 }
 
-fn said(status: Value) -> Reply {
+fn status_reply(status: Value) -> ServerReply {
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": status});
-    Reply::Status(200, review.to_string())
+    ServerReply::Status(200, review.to_string())
 }
 
 fn alice() -> User {
@@ -114,14 +121,14 @@ fn alice() -> User {
     User { name: "alice".into(), groups: vec!["devs".into()], uid: "u1".into(), extra }
 }
 
-async fn decide(asking: &WebhookAuthorizer, name: &str) -> Decision {
+async fn authorize_name(asking: &WebhookAuthorizer, name: &str) -> Decision {
     let asked =
         ResourceAttributes { version: "v1", resource: "pods", namespace: "a", name, ..ResourceAttributes::default() };
     asking.authorize(&Attributes { user: &alice(), verb: "get", target: AttributesTarget::Resource(asked) }).await
 }
 
 /// Returns the decision, its reason and whether it has an error.
-fn shown(decision: &Decision) -> (&'static str, String, bool) {
+fn describe_decision(decision: &Decision) -> (&'static str, String, bool) {
     let word = match decision {
         Decision::Allowed(_) => "allowed",
         Decision::Denied(_) => "denied",
@@ -130,82 +137,101 @@ fn shown(decision: &Decision) -> (&'static str, String, bool) {
     (word, decision.reason().to_string(), decision.reason().error().is_some())
 }
 
-async fn check(world: &World, replies: &[Reply], failure: Failure, want: (&'static str, &str, bool), asked: usize) {
-    let before = world.questions().len();
-    world.replies(replies.iter().cloned());
-    let asking = WebhookAuthorizer::new(Webhook { failure, ..world.webhook() });
+async fn assert_decision(
+    world: &WebhookServer,
+    replies: &[ServerReply],
+    failure: FailurePolicy,
+    want: (&'static str, &str, bool),
+    asked: usize,
+) {
+    let before = world.received_reviews().len();
+    world.set_replies(replies.iter().cloned());
+    let asking = WebhookAuthorizer::new(WebhookConfig { failure, ..world.webhook_config() });
     let (word, reason, failed) = want;
-    assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
-    assert_eq!(world.questions().len() - before, asked, "questions");
+    assert_eq!(describe_decision(&authorize_name(&asking, "p").await), (word, reason.to_owned(), failed));
+    assert_eq!(world.received_reviews().len() - before, asked, "questions");
 }
 
 #[tokio::test]
 async fn decision_follows_the_review_status() {
-    let world = World::new(true).await;
-    let open = Failure::NoOpinion;
-    check(&world, &[said(json!({"allowed": true}))], open, ("allowed", "", false), 1).await;
-    let why = said(json!({"allowed": true, "reason": "she is nice"}));
-    check(&world, &[why], open, ("allowed", "she is nice", false), 1).await;
-    let no = said(json!({"allowed": false, "reason": "who is she?"}));
-    check(&world, &[no], Failure::Deny, ("no opinion", "who is she?", false), 1).await;
-    let never = said(json!({"denied": true, "reason": "never"}));
-    check(&world, &[never], open, ("denied", "never", false), 1).await;
-    check(&world, &[said(json!({"allowed": true, "denied": true}))], open, ("denied", "", true), 1).await;
-    check(&world, &[said(json!({}))], open, ("no opinion", "", false), 1).await;
+    let world = WebhookServer::new(true).await;
+    let open = FailurePolicy::NoOpinion;
+    assert_decision(&world, &[status_reply(json!({"allowed": true}))], open, ("allowed", "", false), 1).await;
+    let why = status_reply(json!({"allowed": true, "reason": "she is nice"}));
+    assert_decision(&world, &[why], open, ("allowed", "she is nice", false), 1).await;
+    let no = status_reply(json!({"allowed": false, "reason": "who is she?"}));
+    assert_decision(&world, &[no], FailurePolicy::Deny, ("no opinion", "who is she?", false), 1).await;
+    let never = status_reply(json!({"denied": true, "reason": "never"}));
+    assert_decision(&world, &[never], open, ("denied", "never", false), 1).await;
+    assert_decision(&world, &[status_reply(json!({"allowed": true, "denied": true}))], open, ("denied", "", true), 1)
+        .await;
+    assert_decision(&world, &[status_reply(json!({}))], open, ("no opinion", "", false), 1).await;
 }
 
 #[tokio::test]
 async fn failure_policy_applies_to_failed_requests() {
-    let world = World::new(true).await;
-    let (broken, garbage) = (Reply::Status(500, "oops".into()), Reply::Status(200, "oops".into()));
-    let other = Reply::Status(200, json!({"apiVersion": "v1", "kind": "Status"}).to_string());
-    for (failure, word) in [(Failure::NoOpinion, "no opinion"), (Failure::Deny, "denied")] {
-        check(&world, &[broken.clone(), broken.clone(), broken.clone()], failure, (word, "", true), 3).await;
-        check(&world, &[Reply::Status(403, "no".into())], failure, (word, "", true), 1).await;
-        check(&world, std::slice::from_ref(&garbage), failure, (word, "", true), 1).await;
-        check(&world, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
-        check(&world, &[Reply::Never], failure, (word, "", true), 1).await;
+    let world = WebhookServer::new(true).await;
+    let (broken, garbage) = (ServerReply::Status(500, "oops".into()), ServerReply::Status(200, "oops".into()));
+    let other = ServerReply::Status(200, json!({"apiVersion": "v1", "kind": "Status"}).to_string());
+    for (failure, word) in [(FailurePolicy::NoOpinion, "no opinion"), (FailurePolicy::Deny, "denied")] {
+        assert_decision(&world, &[broken.clone(), broken.clone(), broken.clone()], failure, (word, "", true), 3).await;
+        assert_decision(&world, &[ServerReply::Status(403, "no".into())], failure, (word, "", true), 1).await;
+        assert_decision(&world, std::slice::from_ref(&garbage), failure, (word, "", true), 1).await;
+        assert_decision(&world, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
+        assert_decision(&world, &[ServerReply::Never], failure, (word, "", true), 1).await;
     }
     // Temporary errors are retried.
-    let again = [broken.clone(), broken, said(json!({"allowed": true}))];
-    check(&world, &again, Failure::Deny, ("allowed", "", false), 3).await;
+    let again = [broken.clone(), broken, status_reply(json!({"allowed": true}))];
+    assert_decision(&world, &again, FailurePolicy::Deny, ("allowed", "", false), 3).await;
 }
 
 #[tokio::test]
 async fn server_with_an_untrusted_certificate_is_not_used() {
-    let world = World::new(false).await;
-    check(&world, &[said(json!({"allowed": true}))], Failure::NoOpinion, ("no opinion", "", true), 0).await;
+    let world = WebhookServer::new(false).await;
+    assert_decision(
+        &world,
+        &[status_reply(json!({"allowed": true}))],
+        FailurePolicy::NoOpinion,
+        ("no opinion", "", true),
+        0,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn responses_are_cached_for_their_ttl() {
-    let world = World::new(true).await;
-    world.replies((0..10).map(|at| said(json!({"allowed": at % 2 == 0}))));
-    let asking = WebhookAuthorizer::new(world.webhook());
+    let world = WebhookServer::new(true).await;
+    world.set_replies((0..10).map(|at| status_reply(json!({"allowed": at % 2 == 0}))));
+    let asking = WebhookAuthorizer::new(world.webhook_config());
     for (name, allowed, questions) in [("a", true, 1), ("a", true, 1), ("b", false, 2), ("b", false, 2), ("a", true, 2)]
     {
-        assert_eq!((decide(&asking, name).await.is_allowed(), world.questions().len()), (allowed, questions), "{name}");
+        assert_eq!(
+            (authorize_name(&asking, name).await.is_allowed(), world.received_reviews().len()),
+            (allowed, questions),
+            "{name}"
+        );
     }
     // Large requests are not cached.
     let long = "x".repeat(MAX_CACHED_SIZE);
     for questions in [3, 4] {
-        decide(&asking, &long).await;
-        assert_eq!(world.questions().len(), questions);
+        authorize_name(&asking, &long).await;
+        assert_eq!(world.received_reviews().len(), questions);
     }
-    let forgetful = Webhook { allowed_for: Duration::ZERO, refused_for: Duration::ZERO, ..world.webhook() };
+    let forgetful =
+        WebhookConfig { allowed_for: Duration::ZERO, refused_for: Duration::ZERO, ..world.webhook_config() };
     let forgetful = WebhookAuthorizer::new(forgetful);
     for questions in [5, 6, 7] {
-        decide(&forgetful, "a").await;
-        assert_eq!(world.questions().len(), questions);
+        authorize_name(&forgetful, "a").await;
+        assert_eq!(world.received_reviews().len(), questions);
     }
 }
 
 #[tokio::test]
 async fn review_contains_user_and_attributes() {
-    let world = World::new(true).await;
-    let yes = || said(json!({"allowed": true}));
+    let world = WebhookServer::new(true).await;
+    let yes = || status_reply(json!({"allowed": true}));
     let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
-    world.replies([yes(), yes(), Reply::Status(201, old.to_string())]);
+    world.set_replies([yes(), yes(), ServerReply::Status(201, old.to_string())]);
     let selectors = RequestSelectors::parse("spec.nodeName=n", "app in (a,b)");
     let asked = ResourceAttributes {
         group: "apps",
@@ -215,12 +241,12 @@ async fn review_contains_user_and_attributes() {
         ..ResourceAttributes::default()
     };
     let user = alice();
-    let (asking, path) = (WebhookAuthorizer::new(world.webhook()), AttributesTarget::NonResource("/x"));
+    let (asking, path) = (WebhookAuthorizer::new(world.webhook_config()), AttributesTarget::NonResource("/x"));
     asking.authorize(&Attributes { user: &user, verb: "list", target: AttributesTarget::Resource(asked) }).await;
     asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await;
-    let asking = WebhookAuthorizer::new(Webhook { version: Version::V1Beta1, ..world.webhook() });
+    let asking = WebhookAuthorizer::new(WebhookConfig { version: ReviewVersion::V1Beta1, ..world.webhook_config() });
     assert!(asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await.is_allowed());
-    let [first, second, third] = world.questions().try_into().unwrap();
+    let [first, second, third] = world.received_reviews().try_into().unwrap();
     assert_eq!(
         first,
         json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
@@ -236,30 +262,34 @@ async fn review_contains_user_and_attributes() {
 
 #[tokio::test]
 async fn request_times_out() {
-    let world = World::new(true).await;
-    world.replies([Reply::Never]);
+    let world = WebhookServer::new(true).await;
+    world.set_replies([ServerReply::Never]);
     let began = Instant::now();
-    let asking = WebhookAuthorizer::new(Webhook { timeout: Duration::from_millis(50), ..world.webhook() });
-    assert_eq!(shown(&decide(&asking, "p").await).0, "no opinion");
+    let asking = WebhookAuthorizer::new(WebhookConfig { timeout: Duration::from_millis(50), ..world.webhook_config() });
+    assert_eq!(describe_decision(&authorize_name(&asking, "p").await).0, "no opinion");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
 async fn match_conditions_select_requests() {
-    let world = World::new(true).await;
+    let world = WebhookServer::new(true).await;
     let user = alice();
-    let check = async |conditions: &[&str], failure: Failure, want: (&'static str, &str, bool), asked: usize| {
-        let before = world.questions().len();
-        world.replies((0..asked).map(|_| said(json!({"allowed": true}))));
+    let check = async |conditions: &[&str], failure: FailurePolicy, want: (&'static str, &str, bool), asked: usize| {
+        let before = world.received_reviews().len();
+        world.set_replies((0..asked).map(|_| status_reply(json!({"allowed": true}))));
         let mut errors = Vec::new();
-        let conditions = Conditions::compile(conditions.iter().copied(), "x", &mut errors);
+        let conditions = WebhookMatchConditions::compile(conditions.iter().copied(), "x", &mut errors);
         assert_eq!(errors, []);
-        let asking = WebhookAuthorizer::new(Webhook { conditions: Arc::new(conditions), failure, ..world.webhook() });
+        let asking = WebhookAuthorizer::new(WebhookConfig {
+            conditions: Arc::new(conditions),
+            failure,
+            ..world.webhook_config()
+        });
         let (word, reason, failed) = want;
-        assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
-        assert_eq!(world.questions().len() - before, asked, "questions");
+        assert_eq!(describe_decision(&authorize_name(&asking, "p").await), (word, reason.to_owned(), failed));
+        assert_eq!(world.received_reviews().len() - before, asked, "questions");
     };
-    let (open, yes, skipped) = (Failure::NoOpinion, ("allowed", "", false), ("no opinion", "", false));
+    let (open, yes, skipped) = (FailurePolicy::NoOpinion, ("allowed", "", false), ("no opinion", "", false));
     check(&["true"], open, yes, 1).await;
     check(&["request.user == 'alice'", "'devs' in request.groups"], open, yes, 1).await;
     check(&["request.uid == 'u1' && request.extra['scopes'] == ['x']"], open, yes, 1).await;
@@ -269,13 +299,17 @@ async fn match_conditions_select_requests() {
     check(&["!has(request.nonResourceAttributes)"], open, yes, 1).await;
     check(&["!has(request.resourceAttributes.fieldSelector)"], open, yes, 1).await;
     check(&["request.user == 'bob'"], open, skipped, 0).await;
-    check(&["true", "request.resourceAttributes.verb == 'list'"], Failure::Deny, skipped, 0).await;
+    check(&["true", "request.resourceAttributes.verb == 'list'"], FailurePolicy::Deny, skipped, 0).await;
     check(&["request.nonResourceAttributes.path == '/x'"], open, ("no opinion", "", true), 0).await;
-    check(&["request.nonResourceAttributes.path == '/x'"], Failure::Deny, ("denied", "", true), 0).await;
-    check(&["request.nonResourceAttributes.path == '/x'", "false"], Failure::Deny, skipped, 0).await;
-    let asking = WebhookAuthorizer::new(Webhook {
-        conditions: Arc::new(Conditions::compile(["request.extra['y'] == []"].into_iter(), "x", &mut Vec::new())),
-        ..world.webhook()
+    check(&["request.nonResourceAttributes.path == '/x'"], FailurePolicy::Deny, ("denied", "", true), 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'", "false"], FailurePolicy::Deny, skipped, 0).await;
+    let asking = WebhookAuthorizer::new(WebhookConfig {
+        conditions: Arc::new(WebhookMatchConditions::compile(
+            ["request.extra['y'] == []"].into_iter(),
+            "x",
+            &mut Vec::new(),
+        )),
+        ..world.webhook_config()
     });
     let verdict =
         asking.authorize(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") }).await;

@@ -4,8 +4,8 @@ use std::{fs, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, JwtIssuer, Limits, Mapping, PublicKey,
-    ReviewVersion, TokenWebhook, Tokens, UserTable,
+    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, JwtIssuer, TokenLimits, ClaimMapping, PublicKey,
+    ReviewVersion, TokenWebhook, TokenIssuer, UserTable,
 };
 
 use super::options::path;
@@ -95,8 +95,8 @@ fn oidc_issuer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<JwtIssuer>> {
         discovery_url: None,
         authority: read_flag_file(given, "oidc-ca-file", |pem| CaBundle::from_pem(pem).map(|_| pem.to_owned()))?,
         audiences: vec![client],
-        username: Mapping { claim, prefix },
-        groups: groups.map(|claim| Mapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
+        username: ClaimMapping { claim, prefix },
+        groups: groups.map(|claim| ClaimMapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
         uid: None,
         expressions: Default::default(),
         required: required.context("--oidc-required-claim takes claim=value")?,
@@ -124,7 +124,7 @@ fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhoo
 }
 
 /// The signer and verifier of service account tokens; `None` without a key.
-pub fn token_signer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<Tokens>> {
+pub fn token_signer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenIssuer>> {
     let mut issuers = given.many("service-account-issuer");
     let keys = read_keys(given)?;
     let signs = path(given, "service-account-signing-key-file");
@@ -132,17 +132,17 @@ pub fn token_signer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<Tokens>> {
         return Ok(None);
     }
     let tokens = match signs {
-        None => Tokens::verifying(issuers, keys),
+        None => TokenIssuer::verifier(issuers, keys),
         Some(_) if issuers.is_empty() => {
             bail!("--service-account-signing-key-file needs --service-account-issuer URL too")
         }
         Some(file) => {
             let pem = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            let signing = Tokens::new(issuers.remove(0), &pem).with_context(|| file.display().to_string())?;
-            signing.also_from(issuers).verified_by(keys)
+            let signing = TokenIssuer::new(issuers.remove(0), &pem).with_context(|| file.display().to_string())?;
+            signing.with_issuers(issuers).with_verification_keys(keys)
         }
     };
-    let limits = Limits {
+    let limits = TokenLimits {
         extend: given.bool("service-account-extend-token-expiration")?,
         longest: given.duration("service-account-max-token-expiration")?,
     };
@@ -150,7 +150,7 @@ pub fn token_signer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<Tokens>> {
     if let Some(uri) = &uri {
         ensure!(uri.starts_with("https://"), "service-account-jwks-uri requires https scheme, parsed as: {uri}");
     }
-    Ok(Some(tokens.for_audiences(given.many("api-audiences")).limited(limits).published_at(uri)))
+    Ok(Some(tokens.with_audiences(given.many("api-audiences")).with_limits(limits).with_jwks_uri(uri)))
 }
 
 /// The keys of all files that verify tokens.

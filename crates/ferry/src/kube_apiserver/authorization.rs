@@ -4,10 +4,10 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    Authorization, Mode,
+    AuthorizationOptions, AuthorizationMode,
     authorize::{
-        Policies, Webhook, config,
-        webhook::{self, Version},
+        AbacPolicies, WebhookConfig, config,
+        webhook::{self, ReviewVersion},
     },
 };
 
@@ -15,7 +15,7 @@ use super::options::path;
 use crate::flags::ParsedFlags;
 
 /// The chain of authorizers.
-pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authorization> {
+pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<AuthorizationOptions> {
     let policies = read_policies(given)?;
     if let Some(file) = path(given, "authorization-config") {
         const OTHERS: [&str; 5] = [
@@ -31,7 +31,7 @@ pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authoriz
              defined"
         );
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        return Ok(Authorization { modes: config::parse(&text, policies.as_ref())? });
+        return Ok(AuthorizationOptions { modes: config::parse_configuration(&text, policies.as_ref())? });
     }
     let names = given.many("authorization-mode");
     let named = |name: &str| names.iter().any(|given| given == name);
@@ -45,38 +45,38 @@ pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authoriz
     for (at, name) in names.iter().enumerate() {
         ensure!(!names[..at].contains(name), "authorization-mode {names:?} has mode specified more than once");
         modes.push(match (name.as_str(), &webhook) {
-            ("Webhook", Some(file)) => Mode::Webhook(asked(given, file)?),
+            ("Webhook", Some(file)) => AuthorizationMode::Webhook(asked(given, file)?),
             ("Webhook", None) => bail!("authorization-mode Webhook's authorization config file not passed"),
             ("ABAC", _) if policies.is_none() => {
                 bail!("authorization-mode ABAC's authorization policy file not passed")
             }
-            (name, _) => Mode::named(name, policies.as_ref())
+            (name, _) => AuthorizationMode::from_name(name, policies.as_ref())
                 .with_context(|| format!("authorization-mode {name:?} is not a valid mode"))?,
         });
     }
-    Ok(if modes.is_empty() { Authorization::default() } else { Authorization { modes } })
+    Ok(if modes.is_empty() { AuthorizationOptions::default() } else { AuthorizationOptions { modes } })
 }
 
-fn read_policies(given: &ParsedFlags<'_>) -> anyhow::Result<Option<Policies>> {
+fn read_policies(given: &ParsedFlags<'_>) -> anyhow::Result<Option<AbacPolicies>> {
     let Some(file) = path(given, "authorization-policy-file") else { return Ok(None) };
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    Ok(Some(Policies::parse(&text).with_context(|| file.display().to_string())?))
+    Ok(Some(AbacPolicies::parse(&text).with_context(|| file.display().to_string())?))
 }
 
 /// The webhook that the flags describe.
-fn asked(given: &ParsedFlags<'_>, file: &Path) -> anyhow::Result<Webhook> {
+fn asked(given: &ParsedFlags<'_>, file: &Path) -> anyhow::Result<WebhookConfig> {
     let version = match given.text("authorization-webhook-version").as_deref() {
-        Some("v1") => Version::V1,
-        Some("v1beta1") => Version::V1Beta1,
+        Some("v1") => ReviewVersion::V1,
+        Some("v1beta1") => ReviewVersion::V1Beta1,
         other => bail!(
             "unsupported webhook authorizer version {:?}, supported versions are \"v1\", \"v1beta1\"",
             other.unwrap_or_default()
         ),
     };
-    Ok(Webhook {
+    Ok(WebhookConfig {
         allowed_for: given.duration("authorization-webhook-cache-authorized-ttl")?,
         refused_for: given.duration("authorization-webhook-cache-unauthorized-ttl")?,
-        ..webhook::from_kubeconfig(file, version).with_context(|| file.display().to_string())?
+        ..webhook::config_from_kubeconfig(file, version).with_context(|| file.display().to_string())?
     })
 }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 use anyhow::{Context, bail, ensure};
 use apiserver::{
     AdmissionOptions, AggregationOptions, ClientCertificate, ComponentEndpoint, IpNetwork, Load, ReloadOptions,
-    ServerOptions, ServingOptions, ShutdownOptions, Tokens, WatchedFile, served::ApiResourceConfig,
+    ServerOptions, ServingOptions, ShutdownOptions, TokenIssuer, WatchedFile, served::ApiResourceConfig,
 };
 
 use super::{audit, authentication, authorization};
@@ -35,7 +35,7 @@ pub struct ApiServerOptions {
     /// Files of certificates and keys.
     pub files: CertificateFiles,
     /// The signer of service account tokens.
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<TokenIssuer>,
     /// Options of the server.
     pub settings: ServerOptions,
     /// Log verbosity.

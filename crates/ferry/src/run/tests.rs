@@ -14,7 +14,7 @@ async fn start_server(directory: &std::path::Path) -> Server {
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
     let config = apiserver::ServerConfig { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
     let settings =
-        ServerOptions { authorization: Authorization { modes: vec![Mode::Rbac] }, ..ServerOptions::default() };
+        ServerOptions { authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] }, ..ServerOptions::default() };
     Server::with_options(config, settings).await.unwrap()
 }
 

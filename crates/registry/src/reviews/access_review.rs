@@ -10,7 +10,7 @@ use apiserver_core::{
     request::ResourceRequest,
     selectors::RequestSelectors,
 };
-use authz::{Authorizers, Decision, ResolvedRules, Rule, aggregate};
+use authz::{Authorizers, Decision, ResolvedRules, PolicyRule, aggregate_errors};
 use serde_json::json;
 
 /// Sets the status of a review of this group.
@@ -39,7 +39,7 @@ fn resolve_rules(authorizers: &Authorizers, user: &User, review: &Value) -> Resu
         return Err(Status::bad_request("no namespace on request"));
     }
     let ResolvedRules { rules, incomplete, errors } = authorizers.rules_for(user, namespace);
-    let resource = |rule: &Rule| {
+    let resource = |rule: &PolicyRule| {
         let mut value = json!({"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources});
         if !rule.names.is_empty() {
             value["resourceNames"] = json!(rule.names);
@@ -47,10 +47,10 @@ fn resolve_rules(authorizers: &Authorizers, user: &User, review: &Value) -> Resu
         value
     };
     let resources: Vec<Value> = rules.iter().filter(|rule| !rule.resources.is_empty()).map(resource).collect();
-    let path = |rule: &Rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths});
+    let path = |rule: &PolicyRule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths});
     let paths: Vec<Value> = rules.iter().filter(|rule| !rule.paths.is_empty()).map(path).collect();
     let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": incomplete});
-    if let Some(error) = aggregate(errors) {
+    if let Some(error) = aggregate_errors(errors) {
         status["evaluationError"] = error.into();
     }
     Ok(status)

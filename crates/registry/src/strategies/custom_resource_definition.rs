@@ -1,7 +1,7 @@
 //! CRDs: stored versions, and the finalizer that deletes custom resources first.
 
 use api::{Value, meta, validate::FieldError};
-use apiextensions::{crd_status_controller::FINALIZER, set_condition};
+use apiextensions::{CRD_FINALIZER, set_condition};
 use apiserver_core::User;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ impl Strategy for CrdStrategy {
     /// CEL rules are compiled only if the schemas are valid.
     fn validate_object(&self, definition: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
         if errors.is_empty() {
-            errors.extend(apiextensions::check(definition, current));
+            errors.extend(apiextensions::validate_crd_rules(definition, current));
         }
     }
 
@@ -44,9 +44,9 @@ impl Strategy for CrdStrategy {
         }
         let finalizers = meta::metadata_mut(definition).entry("finalizers").or_insert_with(|| json!([]));
         if let Some(list) = finalizers.as_array_mut()
-            && !list.contains(&FINALIZER.into())
+            && !list.contains(&CRD_FINALIZER.into())
         {
-            list.push(FINALIZER.into());
+            list.push(CRD_FINALIZER.into());
         }
         let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
         set_condition(definition, ["Terminating", "True", "InstanceDeletionPending", message]);

@@ -11,12 +11,12 @@ pub struct RoleBindingStrategy;
 
 impl Strategy for RoleStrategy {
     fn escalation_check(&self) -> Option<&dyn EscalationCheck> {
-        Some(&escalation::Roles)
+        Some(&escalation::RoleEscalationCheck)
     }
 }
 
 impl Strategy for RoleBindingStrategy {
     fn escalation_check(&self) -> Option<&dyn EscalationCheck> {
-        Some(&escalation::Bindings)
+        Some(&escalation::BindingEscalationCheck)
     }
 }

@@ -9,7 +9,7 @@ use api::{
     status::Status,
     validate::FieldError,
 };
-use apiextensions::version_of;
+use apiextensions::crd_version;
 use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use serde_json::json;
 

@@ -37,10 +37,10 @@ impl World {
         Self::with(authentication, None).await
     }
 
-    pub async fn with(authentication: AuthenticationConfig, tokens: Option<Tokens>) -> Self {
+    pub async fn with(authentication: AuthenticationConfig, tokens: Option<TokenIssuer>) -> Self {
         let mut settings = ServerOptions { authentication, ..ServerOptions::default() };
         // Where everybody may do everything, nobody is anonymous.
-        settings.authorization.modes = vec![authz::Mode::AlwaysDeny];
+        settings.authorization.modes = vec![authz::AuthorizationMode::AlwaysDeny];
         let (server, dir) = fixture::start_server_with_tokens(settings, tokens).await;
         Self { server, _dir: dir }
     }

@@ -84,8 +84,8 @@ impl Issuer {
             url: self.listener.url.clone(),
             authority: Some(self.listener.authority.clone()),
             audiences: vec!["client".into()],
-            username: Mapping { claim: "sub".into(), prefix: "oidc:".into() },
-            groups: Some(Mapping { claim: "groups".into(), prefix: "g:".into() }),
+            username: ClaimMapping { claim: "sub".into(), prefix: "oidc:".into() },
+            groups: Some(ClaimMapping { claim: "groups".into(), prefix: "g:".into() }),
             uid: None,
             algorithms: vec!["ES256".into(), "RS256".into()],
             ..JwtIssuer::default()
@@ -185,7 +185,7 @@ async fn settings_say_what_claims_mean() {
     let key = Signing::new("k1");
     let issuer = Issuer::new(&[&key], "max-age=3600").await;
     let settings = JwtIssuer {
-        username: Mapping { claim: "email".into(), prefix: String::new() },
+        username: ClaimMapping { claim: "email".into(), prefix: String::new() },
         groups: None,
         uid: Some("oid".into()),
         required: vec![("hd".into(), "acme.com".into())],
@@ -284,7 +284,7 @@ async fn keys_that_count_are_not_read_again() {
 async fn issuers_are_told_apart() {
     let (one, two) = (Signing::new("k"), Signing::new("k"));
     let (first, second) = (Issuer::new(&[&one], "no-store").await, Issuer::new(&[&two], "no-store").await);
-    let other = JwtIssuer { username: Mapping { claim: "sub".into(), prefix: "two:".into() }, ..second.settings() };
+    let other = JwtIssuer { username: ClaimMapping { claim: "sub".into(), prefix: "two:".into() }, ..second.settings() };
     let world = world(vec![first.settings(), other]).await;
     assert_eq!(who(&world, &one.token("ES256", &first.claims(json!({})))).await, "oidc:joe/ system:authenticated");
     assert_eq!(who(&world, &two.token("ES256", &second.claims(json!({})))).await, "two:joe/ system:authenticated");

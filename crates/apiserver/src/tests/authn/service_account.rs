@@ -33,7 +33,7 @@ impl Bench {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random).unwrap();
         let text = BASE64_STANDARD.encode(der.as_ref());
         let pem = format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n");
-        let tokens = Tokens::new(ISSUER, &pem).unwrap().also_from(["https://old".to_owned()]);
+        let tokens = TokenIssuer::new(ISSUER, &pem).unwrap().with_issuers(["https://old".to_owned()]);
         Self { world: World::with(AuthenticationConfig::default(), Some(tokens)).await, pair }
     }
 
