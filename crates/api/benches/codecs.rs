@@ -138,7 +138,7 @@ fn apply_merge(bencher: Bencher) {
 
 #[divan::bench]
 fn yaml_decode(bencher: Bencher) {
-    let text = yaml::write(&canonical_pod());
+    let text = yaml::write_document(&canonical_pod());
     bencher
         .counter(BytesCount::of_str(&text))
         .bench_local(|| yaml::decode_yaml(pods().ty, text.as_bytes(), FieldValidation::Strict).expect("a pod"));

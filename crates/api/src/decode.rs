@@ -14,9 +14,9 @@ pub use request_body::{BodyFormat, check_kind, decode_body, unrecognized_body};
 
 use crate::{
     Map, Value,
-    budget::{Budget, Exceeded},
-    json::{Violation, kind_of_value},
-    path::Path,
+    budget::{MemoryBudget, MemoryLimitExceeded},
+    field_path::FieldPath,
+    json::{StrictViolation, value_type_name},
     schema::{FieldPresence, FieldType, SchemaShape, StructField, StructType, TypeId, schema},
 };
 
@@ -44,7 +44,7 @@ pub enum FieldValidation {
 /// Decodes JSON as an object of type `ty`; returns the object and the warnings for the client.
 pub fn decode_json(ty: TypeId, bytes: &[u8], mode: FieldValidation) -> Result<(Value, Vec<String>), DecodeError> {
     let (object, violations) = json_text::decode_text(ty, bytes)?;
-    let violations: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    let violations: Vec<String> = violations.iter().map(StrictViolation::to_string).collect();
     match mode {
         FieldValidation::Strict if !violations.is_empty() => Err(DecodeError::StrictViolations(violations)),
         FieldValidation::Warn => Ok((object, violations)),
@@ -54,16 +54,20 @@ pub fn decode_json(ty: TypeId, bytes: &[u8], mode: FieldValidation) -> Result<(V
 
 /// Canonicalizes `value` as an object of type `ty`. `kind` and `apiVersion` are kept.
 pub fn canonicalize(ty: TypeId, value: Value) -> Result<DecodedObject, DecodeError> {
-    let mut walk = Canonicalizer { top: schema().get(ty), unknown: Vec::new(), budget: Budget::default() };
+    let mut walk = Canonicalizer { top: schema().get(ty), unknown: Vec::new(), budget: MemoryBudget::default() };
     let object = walk.canonicalize_root(ty, value)?;
     Ok(DecodedObject { object, unknown: walk.unknown })
 }
 
 /// Inserts the zero values that JSON has for unset fields.
-pub(crate) fn fill_zero_fields(ty: &StructType, map: &mut Map, budget: &mut Budget) -> Result<(), Exceeded> {
+pub(crate) fn fill_zero_fields(
+    ty: &StructType,
+    map: &mut Map,
+    budget: &mut MemoryBudget,
+) -> Result<(), MemoryLimitExceeded> {
     for field in ty.zero_fields.iter().map(|at| &ty.fields[*at]) {
         if !map.contains_key(field.name) {
-            budget.entry(map.len(), field.name.len())?;
+            budget.charge_map_entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), unset_value(field, budget)?);
         }
     }
@@ -71,7 +75,7 @@ pub(crate) fn fill_zero_fields(ty: &StructType, map: &mut Map, budget: &mut Budg
 }
 
 /// The value in JSON of an unset field that is written: null for pointers.
-pub(crate) fn unset_value(field: &StructField, budget: &mut Budget) -> Result<Value, Exceeded> {
+pub(crate) fn unset_value(field: &StructField, budget: &mut MemoryBudget) -> Result<Value, MemoryLimitExceeded> {
     if field.nullable { Ok(Value::Null) } else { zero_value(&field.ty, budget) }
 }
 
@@ -81,7 +85,7 @@ pub(crate) fn is_written(field: &StructField, value: &Value) -> bool {
 }
 
 /// The zero value of a type in JSON.
-pub(crate) fn zero_value(ty: &FieldType, budget: &mut Budget) -> Result<Value, Exceeded> {
+pub(crate) fn zero_value(ty: &FieldType, budget: &mut MemoryBudget) -> Result<Value, MemoryLimitExceeded> {
     Ok(match ty {
         FieldType::String => "".into(),
         FieldType::Duration => "0s".into(),
@@ -105,7 +109,7 @@ pub(crate) fn zero_value(ty: &FieldType, budget: &mut Budget) -> Result<Value, E
 struct Canonicalizer {
     top: &'static StructType,
     unknown: Vec<String>,
-    budget: Budget,
+    budget: MemoryBudget,
 }
 
 /// The value being decoded: its struct, its field, and its type, which may be that of an element.
@@ -114,22 +118,27 @@ struct FieldContext<'a> {
     owner: &'static StructType,
     field: &'static StructField,
     ty: &'a FieldType,
-    path: &'a Path<'a>,
+    path: &'a FieldPath<'a>,
 }
 
 impl Canonicalizer {
     fn canonicalize_root(&mut self, id: TypeId, mut value: Value) -> Result<Value, DecodeError> {
         let ty = schema().get(id);
         match &mut value {
-            Value::Object(map) => self.canonicalize_struct(ty, map, &Path::TOP)?,
+            Value::Object(map) => self.canonicalize_struct(ty, map, &FieldPath::TOP)?,
             Value::Null => value = zero_value(&FieldType::Struct(id), &mut self.budget)?,
-            other => return Err(error::not_an_object(kind_of_value(other), ty)),
+            other => return Err(error::not_an_object(value_type_name(other), ty)),
         }
         Ok(value)
     }
 
     /// Canonicalizes the fields of a struct in place.
-    fn canonicalize_struct(&mut self, ty: &'static StructType, map: &mut Map, path: &Path) -> Result<(), DecodeError> {
+    fn canonicalize_struct(
+        &mut self,
+        ty: &'static StructType,
+        map: &mut Map,
+        path: &FieldPath,
+    ) -> Result<(), DecodeError> {
         if path.depth > MAX_DEPTH {
             return Err(DecodeError::TooDeep);
         }
@@ -151,7 +160,7 @@ impl Canonicalizer {
         ty: &'static StructType,
         name: &str,
         value: &mut Value,
-        path: &Path,
+        path: &FieldPath,
     ) -> Result<bool, DecodeError> {
         let top = path.depth == 0;
         let Some(field) = ty.field(name) else {
@@ -232,7 +241,7 @@ impl Canonicalizer {
             }
             (SchemaShape::SchemaOrStrings(_), Value::Array(items)) => {
                 let wrong = items.iter().find(|item| !item.is_string()).unwrap_or(&Value::Null);
-                let (found, wanted) = (kind_of_value(wrong).to_owned(), "string".to_owned());
+                let (found, wanted) = (value_type_name(wrong).to_owned(), "string".to_owned());
                 return Err(DecodeError::NotAnObject { found, wanted });
             }
             // Upstream ignores it.
@@ -336,6 +345,6 @@ mod tests {
     fn zero_filling_is_bounded_by_the_memory_budget() {
         let containers = vec![json!({}); 100_000];
         let error = check("core/v1.Pod", json!({"spec": {"containers": containers}})).err();
-        assert_eq!(error, Some(DecodeError::MemoryLimit(Exceeded)));
+        assert_eq!(error, Some(DecodeError::MemoryLimit(MemoryLimitExceeded)));
     }
 }

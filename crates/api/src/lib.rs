@@ -23,7 +23,7 @@ pub mod table;
 pub mod validate;
 pub mod yaml;
 
-use formats::path;
+use formats::field_path;
 pub use formats::{budget, duration, json, quantity, time};
 
 /// An object or a part of one.

@@ -13,7 +13,7 @@ use crate::{
 pub enum YamlDecodeError {
     /// The document is malformed YAML.
     #[error(transparent)]
-    Yaml(#[from] Error),
+    Yaml(#[from] YamlError),
     /// The document does not match the type.
     #[error(transparent)]
     Decode(#[from] decode::DecodeError),
@@ -22,7 +22,7 @@ pub enum YamlDecodeError {
 /// Decodes YAML as an object of type `ty`; returns the object and the warnings for the client.
 pub fn decode_yaml(ty: TypeId, bytes: &[u8], mode: FieldValidation) -> Result<(Value, Vec<String>), YamlDecodeError> {
     let parsed = parse(bytes)?;
-    let twice = parsed.violation();
+    let twice = parsed.duplicate_key_error();
     let decoded = decode::canonicalize(ty, parsed.value)?;
     let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
     let violations: Vec<String> = twice.into_iter().chain(unknown).collect();

@@ -41,12 +41,16 @@ impl SerializationFixture {
             yaml::decode_yaml(ty, &self.yaml, FieldValidation::Strict).map_err(|error| error.to_string())?;
         expect_equal("YAML → object", &read, &value)?;
         expect_equal("YAML violations", &warnings, &Vec::new())?;
-        expect_equal_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;
+        expect_equal_bytes("object → YAML", yaml::write_document(&value).as_bytes(), &self.yaml)?;
         let encoded = match value["kind"].is_null() {
             true => json_encoder::encode_typed(&FieldType::Struct(ty), &value),
             false => json_encoder::encode_object(&value),
         };
-        expect_equal_bytes("object → JSON", &encoded, json::compact(&String::from_utf8_lossy(&self.json)).as_bytes())?;
+        expect_equal_bytes(
+            "object → JSON",
+            &encoded,
+            json::compact_json(&String::from_utf8_lossy(&self.json)).as_bytes(),
+        )?;
         self.check_protobuf(ty, &value)
     }
 

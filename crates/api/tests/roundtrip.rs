@@ -21,7 +21,7 @@ fn every_type_round_trips_in_every_format() {
             assert_eq!(read, object, "{} as JSON, round {round}", ty.name);
             assert!(warnings.is_empty(), "{}: {warnings:?}", ty.name);
 
-            let text = yaml::write(&object);
+            let text = yaml::write_document(&object);
             let read = yaml::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}\n{text}", ty.name));
             assert_eq!(read.value, object, "{} as YAML, round {round}:\n{text}", ty.name);
 

@@ -7,10 +7,10 @@ pub fn now() -> jiff::Timestamp {
 
 /// The current time as in `metadata.creationTimestamp`.
 pub fn now_in_seconds() -> String {
-    api::time::seconds(now())
+    api::time::format_seconds(now())
 }
 
 /// The current time as in leases.
 pub fn now_in_micros() -> String {
-    api::time::micros(now())
+    api::time::format_micros(now())
 }

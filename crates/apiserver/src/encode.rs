@@ -128,7 +128,7 @@ fn encoded_response(form: MediaTypeOptions, code: u16, value: &Value) -> Respons
             Some(message) => (ResponseEncoding::Protobuf, message.into()),
             None => (ResponseEncoding::Json, encode_json_line(value)),
         },
-        ResponseEncoding::Yaml => (ResponseEncoding::Yaml, yaml::write(value).into()),
+        ResponseEncoding::Yaml => (ResponseEncoding::Yaml, yaml::write_document(value).into()),
         ResponseEncoding::Json if form.pretty => {
             (ResponseEncoding::Json, indent::indent_json(&json_encoder::encode_object(value)).into())
         }

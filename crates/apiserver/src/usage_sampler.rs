@@ -85,7 +85,11 @@ async fn sample_kubelets(server: &Server, before: &mut CpuReadings) -> Result<()
         for (container, reading) in parse_metrics_page(&page) {
             let cpu = reading.cpu.and_then(|seconds| before.cpu_rate(&container, seconds, now));
             if let Some(image) = images.get(&container) {
-                server.shared.usage.record_sample(&container.0, image, UsageSample { at: now, cpu, memory: reading.memory });
+                server.shared.usage.record_sample(
+                    &container.0,
+                    image,
+                    UsageSample { at: now, cpu, memory: reading.memory },
+                );
             }
             reading.cpu.map(|seconds| seen.insert(container, (seconds, now)));
         }

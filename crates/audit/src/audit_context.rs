@@ -131,7 +131,7 @@ impl AuditContext {
         let event = {
             let mut event = self.event();
             event["stage"] = stage.name().into();
-            event["stageTimestamp"] = api::time::micros(clock::now()).into();
+            event["stageTimestamp"] = api::time::format_micros(clock::now()).into();
             event.clone()
         };
         self.auditor.tell(stage, event).await

@@ -21,7 +21,7 @@ pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Val
     let mut event = json!({
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": level.name(), "auditID": request.id,
         "stage": "RequestReceived", "requestURI": request.uri, "verb": asked.verb, "user": user(asked.user),
-        "requestReceivedTimestamp": api::time::micros(request.received),
+        "requestReceivedTimestamp": api::time::format_micros(request.received),
     });
     if !request.sources.is_empty() {
         event["sourceIPs"] = json!(request.sources);

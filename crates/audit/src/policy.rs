@@ -62,7 +62,7 @@ impl Stage {
 pub enum PolicyError {
     /// The file is not YAML.
     #[error("it is not YAML: {0}")]
-    Yaml(#[from] yaml::Error),
+    Yaml(#[from] yaml::YamlError),
     /// The file has an unknown field or a field of the wrong type.
     #[error("it cannot be decoded: {0}")]
     Decode(String),

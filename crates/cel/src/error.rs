@@ -14,6 +14,18 @@ pub enum EvalError {
     Interrupted,
 }
 
+impl From<formats::ParseError> for EvalError {
+    fn from(error: formats::ParseError) -> Self {
+        Self::new(error.0)
+    }
+}
+
+impl From<formats::quantity::QuantityError> for EvalError {
+    fn from(error: formats::quantity::QuantityError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl EvalError {
     pub(crate) fn new(message: impl Into<Box<str>>) -> Self {
         Self::Failed(message.into())

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use formats::names::is_reserved;
+use formats::names::is_cel_reserved;
 
 const ESCAPES: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
 
@@ -11,7 +11,7 @@ pub fn escape_identifier(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if is_reserved(name) {
+    if is_cel_reserved(name) {
         return Some(Cow::Owned(format!("__{name}__")));
     }
     if !name.contains("__") && name.bytes().all(|c| c == b'_' || c.is_ascii_alphanumeric()) {
@@ -52,7 +52,7 @@ pub fn unescape_identifier(escaped: &str) -> Option<Cow<'_, str>> {
         name.push_str(&rest[..at]);
         match ESCAPES.iter().find(|(_, known)| *known == word) {
             Some((text, _)) => name.push_str(text),
-            None if is_reserved(word) && word.len() + 4 == escaped.len() => name.push_str(word),
+            None if is_cel_reserved(word) && word.len() + 4 == escaped.len() => name.push_str(word),
             None => return None,
         }
         rest = &inner[end + 2..];

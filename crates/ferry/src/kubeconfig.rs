@@ -120,7 +120,7 @@ impl Kubeconfig {
             Ok(existing) => Some((existing.uid(), existing.gid())),
             Err(_) => self.make_directory(owner)?,
         };
-        let text = formats::yaml::write(&Value::Object(self.root.clone()));
+        let text = formats::yaml::write_document(&Value::Object(self.root.clone()));
         let access = atomic::FileAccess { owner, ..atomic::PRIVATE };
         let written = atomic::write_file(&self.path, text.as_bytes(), access);
         written.with_context(|| format!("cannot write {}", self.path.display()))

@@ -2,10 +2,10 @@
 
 use jiff::tz::TimeZone;
 
-use crate::duration;
+use crate::{ParseError, duration};
 
 /// A schedule field: its bounds, and the names of its values, starting at the lower bound.
-struct Field {
+struct CronField {
     min: u64,
     max: u64,
     names: &'static [&'static str],
@@ -13,30 +13,30 @@ struct Field {
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-const FIELDS: [Field; 5] = [
-    Field { min: 0, max: 59, names: &[] },
-    Field { min: 0, max: 23, names: &[] },
-    Field { min: 1, max: 31, names: &[] },
-    Field { min: 1, max: 12, names: MONTHS },
-    Field { min: 0, max: 6, names: DAYS },
+const FIELDS: [CronField; 5] = [
+    CronField { min: 0, max: 59, names: &[] },
+    CronField { min: 0, max: 23, names: &[] },
+    CronField { min: 1, max: 31, names: &[] },
+    CronField { min: 1, max: 12, names: MONTHS },
+    CronField { min: 0, max: 6, names: DAYS },
 ];
 
 /// Validates a cron schedule; the error is upstream's message.
-pub fn check(schedule: &str) -> Result<(), String> {
+pub fn validate_schedule(schedule: &str) -> Result<(), ParseError> {
     let mut rest = schedule;
     let zoned = rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=");
     if let Some((_, after)) = rest.split_once(' ').filter(|_| zoned) {
         rest = after.trim();
     }
     if rest.starts_with('@') {
-        return descriptor(rest);
+        return validate_descriptor(rest);
     }
     let fields: Vec<&str> = rest.split_whitespace().collect();
     if fields.len() != FIELDS.len() {
-        return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+        return Err(ParseError(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "))));
     }
     for (text, field) in fields.iter().zip(&FIELDS) {
-        text.split(',').filter(|part| !part.is_empty()).try_for_each(|part| range(part, field))?;
+        text.split(',').filter(|part| !part.is_empty()).try_for_each(|part| validate_range(part, field))?;
     }
     Ok(())
 }
@@ -46,30 +46,32 @@ pub fn is_time_zone(name: &str) -> bool {
     name == "Local" || TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name))
 }
 
-fn descriptor(text: &str) -> Result<(), String> {
+fn validate_descriptor(text: &str) -> Result<(), ParseError> {
     match text {
         "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
         text => match text.strip_prefix("@every ") {
             Some(every) if duration::parse(every).is_some() => Ok(()),
-            Some(every) => Err(format!("failed to parse duration {text}: time: invalid duration {every:?}")),
-            None => Err(format!("unrecognized descriptor: {text}")),
+            Some(every) => {
+                Err(ParseError(format!("failed to parse duration {text}: time: invalid duration {every:?}")))
+            }
+            None => Err(ParseError(format!("unrecognized descriptor: {text}"))),
         },
     }
 }
 
-fn range(text: &str, field: &Field) -> Result<(), String> {
+fn validate_range(text: &str, field: &CronField) -> Result<(), ParseError> {
     let parts: Vec<&str> = text.split('/').collect();
     let bounds: Vec<&str> = parts[0].split('-').collect();
     let (start, mut end) = match bounds[..] {
         ["*" | "?", ..] => (field.min, field.max),
         [one] => {
-            let number = number(one, field.names, field.min)?;
+            let number = parse_number(one, field.names, field.min)?;
             (number, number)
         }
-        [low, high] => (number(low, field.names, field.min)?, number(high, field.names, field.min)?),
+        [low, high] => (parse_number(low, field.names, field.min)?, parse_number(high, field.names, field.min)?),
         [low, ..] => {
-            number(low, field.names, field.min)?;
-            return Err(format!("too many hyphens: {text}"));
+            parse_number(low, field.names, field.min)?;
+            return Err(ParseError(format!("too many hyphens: {text}")));
         }
         [] => (field.min, field.max),
     };
@@ -79,26 +81,26 @@ fn range(text: &str, field: &Field) -> Result<(), String> {
             if bounds.len() == 1 {
                 end = field.max;
             }
-            number(step, &[], 0)?
+            parse_number(step, &[], 0)?
         }
-        _ => return Err(format!("too many slashes: {text}")),
+        _ => return Err(ParseError(format!("too many slashes: {text}"))),
     };
     if start < field.min {
-        return Err(format!("beginning of range ({start}) below minimum ({}): {text}", field.min));
+        return Err(ParseError(format!("beginning of range ({start}) below minimum ({}): {text}", field.min)));
     }
     if end > field.max {
-        return Err(format!("end of range ({end}) above maximum ({}): {text}", field.max));
+        return Err(ParseError(format!("end of range ({end}) above maximum ({}): {text}", field.max)));
     }
     if start > end {
-        return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
+        return Err(ParseError(format!("beginning of range ({start}) beyond end of range ({end}): {text}")));
     }
     if step == 0 {
-        return Err(format!("step of range should be a positive number: {text}"));
+        return Err(ParseError(format!("step of range should be a positive number: {text}")));
     }
     Ok(())
 }
 
-fn number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
+fn parse_number(text: &str, names: &[&str], first: u64) -> Result<u64, ParseError> {
     if let Some(at) = names.iter().position(|name| *name == text.to_lowercase()) {
         return Ok(first + at as u64);
     }
@@ -107,12 +109,14 @@ fn number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
         "invalid syntax"
     } else {
         match text.parse::<i64>() {
-            Ok(number) if number < 0 => return Err(format!("negative number ({number}) not allowed: {text}")),
+            Ok(number) if number < 0 => {
+                return Err(ParseError(format!("negative number ({number}) not allowed: {text}")));
+            }
             Ok(number) => return Ok(number.unsigned_abs()),
             Err(_) => "value out of range",
         }
     };
-    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"))
+    Err(ParseError(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}")))
 }
 
 #[cfg(test)]
@@ -120,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_have_names_of_their_own() {
+    fn time_zone_names_are_exact() {
         for (name, known) in
             [("Europe/Berlin", true), ("UTC", true), ("Europe/Nowhere", false), ("utc", false), ("", false)]
         {
@@ -129,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn schedules_are_read_as_upstream_reads_them() {
+    fn schedules_are_validated_like_upstream() {
         for right in
             ["* * * * *", "*/5 0-6 1,15 jan-mar MON", "@daily", "@every 1h30m", "TZ=UTC 0 0 * * ?", "5/15 * * * *"]
         {
-            assert_eq!(check(right), Ok(()), "{right}");
+            assert_eq!(validate_schedule(right), Ok(()), "{right}");
         }
         let cases = [
             ("nope", "expected exactly 5 fields, found 1: [nope]"),
@@ -146,7 +150,7 @@ mod tests {
             ("@never", "unrecognized descriptor: @never"),
         ];
         for (schedule, why) in cases {
-            assert_eq!(check(schedule).unwrap_err(), why, "{schedule}");
+            assert_eq!(validate_schedule(schedule).unwrap_err().to_string(), why, "{schedule}");
         }
     }
 }

@@ -6,18 +6,18 @@ const CONTEXT: usize = 3;
 
 /// An edit operation that turns old lines into new ones.
 #[derive(Clone, Copy, PartialEq)]
-enum Step {
+enum EditOperation {
     Keep(usize, usize),
     Remove(usize),
     Add(usize),
 }
 
 /// Returns the unified diff of two texts.
-pub fn unified(old: &str, new: &str) -> String {
+pub fn unified_diff(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let (old, new) = (&old[..], &new[..]);
-    let steps = steps(old, new);
-    let changed: Vec<usize> = (0..steps.len()).filter(|at| !matches!(steps[*at], Step::Keep(..))).collect();
+    let steps = edit_operations(old, new);
+    let changed: Vec<usize> = (0..steps.len()).filter(|at| !matches!(steps[*at], EditOperation::Keep(..))).collect();
     let mut out = String::new();
     let mut rest = &changed[..];
     while let Some(first) = rest.first() {
@@ -25,33 +25,33 @@ pub fn unified(old: &str, new: &str) -> String {
         let length = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
         let from = first.saturating_sub(CONTEXT);
         let to = (rest[length - 1] + CONTEXT + 1).min(steps.len());
-        hunk(&steps[from..to], old, new, &mut out);
+        write_hunk(&steps[from..to], old, new, &mut out);
         rest = &rest[length..];
     }
     out
 }
 
-fn hunk(steps: &[Step], old: &[&str], new: &[&str], out: &mut String) {
+fn write_hunk(steps: &[EditOperation], old: &[&str], new: &[&str], out: &mut String) {
     let old_lines: Vec<usize> = steps
         .iter()
         .filter_map(|step| match step {
-            Step::Keep(at, _) | Step::Remove(at) => Some(*at),
-            Step::Add(_) => None,
+            EditOperation::Keep(at, _) | EditOperation::Remove(at) => Some(*at),
+            EditOperation::Add(_) => None,
         })
         .collect();
     let new_lines: Vec<usize> = steps
         .iter()
         .filter_map(|step| match step {
-            Step::Keep(_, at) | Step::Add(at) => Some(*at),
-            Step::Remove(_) => None,
+            EditOperation::Keep(_, at) | EditOperation::Add(at) => Some(*at),
+            EditOperation::Remove(_) => None,
         })
         .collect();
-    out.push_str(&format!("@@ -{} +{} @@\n", range(&old_lines), range(&new_lines)));
+    out.push_str(&format!("@@ -{} +{} @@\n", format_line_range(&old_lines), format_line_range(&new_lines)));
     for step in steps {
         let (sign, text) = match step {
-            Step::Keep(at, _) => (' ', old[*at]),
-            Step::Remove(at) => ('-', old[*at]),
-            Step::Add(at) => ('+', new[*at]),
+            EditOperation::Keep(at, _) => (' ', old[*at]),
+            EditOperation::Remove(at) => ('-', old[*at]),
+            EditOperation::Add(at) => ('+', new[*at]),
         };
         out.push(sign);
         out.push_str(text);
@@ -59,7 +59,7 @@ fn hunk(steps: &[Step], old: &[&str], new: &[&str], out: &mut String) {
     }
 }
 
-fn range(lines: &[usize]) -> String {
+fn format_line_range(lines: &[usize]) -> String {
     match lines {
         [] => "0,0".to_owned(),
         [one] => format!("{}", one + 1),
@@ -68,17 +68,17 @@ fn range(lines: &[usize]) -> String {
 }
 
 /// Line limit; longer texts are reported as replaced as a whole.
-const MOST_LINES: usize = 5000;
+const MAX_LINES: usize = 5000;
 
 /// Returns the edit operations between two texts by upstream's algorithm: the longest common run first, then the parts
 /// before and after it.
-fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
+fn edit_operations(old: &[&str], new: &[&str]) -> Vec<EditOperation> {
     let mut runs = Vec::new();
-    if old.len().max(new.len()) <= MOST_LINES {
-        let places = places(new);
+    if old.len().max(new.len()) <= MAX_LINES {
+        let places = line_positions(new);
         let mut left = vec![(0..old.len(), 0..new.len())];
         while let Some((a, b)) = left.pop() {
-            let (i, j, length) = longest(old, new, &places, &a, &b);
+            let (i, j, length) = longest_common_run(old, new, &places, &a, &b);
             if length > 0 {
                 left.push((a.start..i, b.start..j));
                 left.push((i + length..a.end, j + length..b.end));
@@ -90,16 +90,16 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
     runs.push((old.len(), new.len(), 0));
     let (mut i, mut j, mut steps) = (0, 0, Vec::new());
     for (a, b, length) in runs {
-        steps.extend((i..a).map(Step::Remove));
-        steps.extend((j..b).map(Step::Add));
-        steps.extend((0..length).map(|at| Step::Keep(a + at, b + at)));
+        steps.extend((i..a).map(EditOperation::Remove));
+        steps.extend((j..b).map(EditOperation::Add));
+        steps.extend((0..length).map(|at| EditOperation::Keep(a + at, b + at)));
         (i, j) = (a + length, b + length);
     }
     steps
 }
 
 /// Indexes the positions of each line; in long texts, very frequent lines are ignored.
-fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
+fn line_positions<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in lines.iter().enumerate() {
         places.entry(line).or_default().push(at);
@@ -110,7 +110,7 @@ fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
     places
 }
 
-fn longest(
+fn longest_common_run(
     old: &[&str],
     new: &[&str],
     places: &HashMap<&str, Vec<usize>>,
@@ -141,15 +141,15 @@ fn longest(
 
 #[cfg(test)]
 mod tests {
-    use super::unified;
+    use super::unified_diff;
 
     #[test]
-    fn changes_are_told_with_what_is_around_them() {
+    fn unified_diff_includes_context_lines() {
         let old = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm";
         let new = old.replace("b\n", "").replace("m", "m\nn");
         let want = "@@ -1,5 +1,4 @@\n a\n-b\n c\n d\n e\n@@ -11,3 +10,4 @@\n k\n l\n m\n+n\n";
-        assert_eq!(unified(old, &new), want);
-        assert_eq!(unified(old, old), "");
-        assert_eq!(unified("", "a"), "@@ -0,0 +1 @@\n+a\n");
+        assert_eq!(unified_diff(old, &new), want);
+        assert_eq!(unified_diff(old, old), "");
+        assert_eq!(unified_diff("", "a"), "@@ -0,0 +1 @@\n+a\n");
     }
 }

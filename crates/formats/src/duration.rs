@@ -1,5 +1,7 @@
 //! Durations as Go formats them: `1h15m30.5s`. Protobuf encodes them as nanoseconds.
 
+use crate::ParseError;
+
 /// Units in nanoseconds, longest first.
 const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
@@ -13,20 +15,20 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 /// Parses a duration into nanoseconds; the error is Go's message.
-pub fn read(text: &str) -> Result<i64, String> {
+pub fn try_parse(text: &str) -> Result<i64, ParseError> {
     parse(text).ok_or_else(|| {
         let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-        while let Some((_, after)) = term(rest) {
+        while let Some((_, after)) = parse_term(rest) {
             rest = after;
         }
         let number = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let unit = &number[..number.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(number.len())];
-        match (rest.len() - number.len(), unit) {
+        ParseError(match (rest.len() - number.len(), unit) {
             (0, _) => format!("time: invalid duration {text:?}"),
             (_, "") => format!("time: missing unit in duration {text:?}"),
             _ if UNITS.iter().any(|(name, _)| *name == unit) => format!("time: invalid duration {text:?}"),
             _ => format!("time: unknown unit {unit:?} in duration {text:?}"),
-        }
+        })
     })
 }
 
@@ -45,7 +47,7 @@ pub fn parse(text: &str) -> Option<i64> {
     }
     let mut total: u64 = 0;
     while !rest.is_empty() {
-        let (nanos, after) = term(rest)?;
+        let (nanos, after) = parse_term(rest)?;
         total = total.checked_add(nanos).filter(|total| *total <= 1 << 63)?;
         rest = after;
     }
@@ -58,7 +60,7 @@ pub fn parse(text: &str) -> Option<i64> {
 
 /// Parses a duration of the schema format `duration`: Go's syntax, or numbers with units up to weeks, which may be
 /// spelled out, anywhere in the text.
-pub fn lenient(text: &str) -> Option<i64> {
+pub fn parse_lenient(text: &str) -> Option<i64> {
     const UNITS: [(&[&str], &str, i64); 8] = [
         (&["ns"], "nano", 1),
         (&["us", "µs"], "micro", 1_000),
@@ -94,7 +96,7 @@ pub fn lenient(text: &str) -> Option<i64> {
 }
 
 /// Parses a number with its unit; returns nanoseconds and the rest of the text.
-fn term(text: &str) -> Option<(u64, &str)> {
+fn parse_term(text: &str) -> Option<(u64, &str)> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);
     let unit_end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
@@ -110,17 +112,17 @@ fn term(text: &str) -> Option<(u64, &str)> {
 }
 
 /// Formats nanoseconds as Go does.
-pub fn write(nanos: i64) -> String {
+pub fn format_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let total = nanos.unsigned_abs();
     match total {
         0 => "0s".to_owned(),
         1..1_000 => format!("{sign}{total}ns"),
-        1_000..1_000_000 => format!("{sign}{}µs", decimal(total, 1_000)),
-        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(total, 1_000_000)),
+        1_000..1_000_000 => format!("{sign}{}µs", format_decimal(total, 1_000)),
+        1_000_000..1_000_000_000 => format!("{sign}{}ms", format_decimal(total, 1_000_000)),
         _ => {
             let minutes = total / 60_000_000_000;
-            let seconds = decimal(total % 60_000_000_000, 1_000_000_000);
+            let seconds = format_decimal(total % 60_000_000_000, 1_000_000_000);
             match (minutes / 60, minutes % 60) {
                 (0, 0) => format!("{sign}{seconds}s"),
                 (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
@@ -131,7 +133,7 @@ pub fn write(nanos: i64) -> String {
 }
 
 /// Formats `value / unit` without trailing zeros.
-fn decimal(value: u64, unit: u64) -> String {
+fn format_decimal(value: u64, unit: u64) -> String {
     let (whole, fraction) = (value / unit, value % unit);
     if fraction == 0 {
         return whole.to_string();
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn durations_round_trip_like_go() {
         let cases = [
             ("0", "0s"),
             ("90s", "1m30s"),
@@ -158,7 +160,7 @@ mod tests {
             ("48h", "48h0m0s"),
         ];
         for (text, want) in cases {
-            assert_eq!(parse(text).map(write).as_deref(), Some(want), "{text}");
+            assert_eq!(parse(text).map(format_duration).as_deref(), Some(want), "{text}");
         }
         for text in ["", "-", "1", "1x", "s", ".s", "1..5s", "9999999h", "1.5.5s"] {
             assert_eq!(parse(text), None, "{text}");
@@ -166,7 +168,7 @@ mod tests {
         let faults =
             [("x", "invalid duration"), ("1", "missing unit in duration"), ("1h1q", "unknown unit \"q\" in duration")];
         for (text, want) in faults {
-            assert_eq!(read(text), Err(format!("time: {want} {text:?}")));
+            assert_eq!(try_parse(text), Err(ParseError(format!("time: {want} {text:?}"))));
         }
         for (text, want) in [
             ("1.5h", Some("1h30m0s")),
@@ -174,9 +176,9 @@ mod tests {
             ("3 fortnights", None),
             ("d", None),
         ] {
-            assert_eq!(lenient(text).map(write).as_deref(), want, "{text}");
+            assert_eq!(parse_lenient(text).map(format_duration).as_deref(), want, "{text}");
         }
         assert_eq!(parse("-9223372036854775808ns"), Some(i64::MIN));
-        assert_eq!(write(i64::MIN), "-2562047h47m16.854775808s");
+        assert_eq!(format_duration(i64::MIN), "-2562047h47m16.854775808s");
     }
 }

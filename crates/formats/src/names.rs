@@ -5,18 +5,18 @@
 use std::borrow::Cow;
 
 /// A name validation function; returns the error messages.
-pub type Form = fn(&str) -> Vec<String>;
+pub type NameValidator = fn(&str) -> Vec<String>;
 
 /// Error message for an invalid DNS subdomain.
-pub const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+pub const DNS1123_SUBDOMAIN_ERROR: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 /// Error message for an invalid DNS label.
-pub const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+pub const DNS1123_LABEL_ERROR: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
     and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 /// Error message for an invalid RFC 1035 label.
-pub const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+pub const DNS1035_LABEL_ERROR: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
     is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const UNDERSCORES: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
@@ -44,39 +44,39 @@ const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic char
     '[A-Za-z_][A-Za-z0-9_]*')";
 
 /// Error message for a text that exceeds its maximum length.
-pub fn too_long(max: usize) -> String {
+pub fn max_length_error(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
 /// Error message of declarative validation for a text that exceeds its maximum length.
-fn too_many_bytes(max: usize) -> String {
+fn max_bytes_error(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
 
 /// Rewords length errors as upstream's declarative validation does.
-pub fn in_bytes(faults: Vec<String>, max: usize) -> Vec<String> {
-    let told = |fault: String| if fault == too_long(max) { too_many_bytes(max) } else { fault };
+pub fn with_byte_lengths(faults: Vec<String>, max: usize) -> Vec<String> {
+    let told = |fault: String| if fault == max_length_error(max) { max_bytes_error(max) } else { fault };
     faults.into_iter().map(told).collect()
 }
 
 /// Validates a case-insensitive DNS subdomain, with the messages of upstream's declarative validation.
-pub fn long_name_caseless(text: &str) -> Vec<String> {
+pub fn check_long_name_caseless(text: &str) -> Vec<String> {
     const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
         with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let told = |fault: String| if fault == SUBDOMAIN { CASELESS.to_owned() } else { fault };
-    in_bytes(subdomain_caseless(text), 253).into_iter().map(told).collect()
+    let told = |fault: String| if fault == DNS1123_SUBDOMAIN_ERROR { CASELESS.to_owned() } else { fault };
+    with_byte_lengths(check_caseless_subdomain(text), 253).into_iter().map(told).collect()
 }
 
 /// Error message for a number outside a range.
-pub fn range(low: i64, high: i64) -> String {
+pub fn inclusive_range_error(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
 
-fn check(text: &str, max: usize, right: bool, message: &str) -> Vec<String> {
+fn check_name(text: &str, max: usize, right: bool, message: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > max {
-        faults.push(too_long(max));
+        faults.push(max_length_error(max));
     }
     if !right {
         faults.push(message.to_owned());
@@ -94,22 +94,22 @@ fn is_subdomain(text: &str) -> bool {
 }
 
 /// Validates a DNS subdomain (most object names).
-pub fn subdomain(text: &str) -> Vec<String> {
-    check(text, 253, is_subdomain(text), SUBDOMAIN)
+pub fn check_dns1123_subdomain(text: &str) -> Vec<String> {
+    check_name(text, 253, is_subdomain(text), DNS1123_SUBDOMAIN_ERROR)
 }
 
 /// Validates a case-insensitive DNS subdomain.
-pub fn subdomain_caseless(text: &str) -> Vec<String> {
-    subdomain(&text.to_lowercase())
+pub fn check_caseless_subdomain(text: &str) -> Vec<String> {
+    check_dns1123_subdomain(&text.to_lowercase())
 }
 
 /// Validates a prefix of a DNS subdomain (`generateName`).
-pub fn prefix_of_subdomain(text: &str) -> Vec<String> {
-    subdomain(&masked(text))
+pub fn check_subdomain_prefix(text: &str) -> Vec<String> {
+    check_dns1123_subdomain(&mask_trailing_dash(text))
 }
 
 /// Replaces a trailing dash of a name prefix by a letter, because a suffix will follow it.
-pub fn masked(text: &str) -> Cow<'_, str> {
+pub fn mask_trailing_dash(text: &str) -> Cow<'_, str> {
     match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
         Some(rest) => Cow::Owned(format!("{rest}a")),
         None => Cow::Borrowed(text),
@@ -117,34 +117,34 @@ pub fn masked(text: &str) -> Cow<'_, str> {
 }
 
 /// Validates a DNS subdomain that may contain underscores (search domains).
-pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
+pub fn check_underscore_subdomain(text: &str) -> Vec<String> {
     let label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
         let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         edge(label.chars().next()) && edge(label.chars().last()) && label.chars().all(inner)
     };
-    check(text, 253, text.split('.').all(label), UNDERSCORES)
+    check_name(text, 253, text.split('.').all(label), UNDERSCORES)
 }
 
 /// Validates a DNS subdomain that begins with `*.`.
-pub fn wildcard(text: &str) -> Vec<String> {
-    check(text, 253, text.strip_prefix("*.").is_some_and(is_subdomain), WILDCARD)
+pub fn check_wildcard_subdomain(text: &str) -> Vec<String> {
+    check_name(text, 253, text.strip_prefix("*.").is_some_and(is_subdomain), WILDCARD)
 }
 
 /// Validates a DNS label (namespaces, containers).
-pub fn label(text: &str) -> Vec<String> {
-    let message = if !is_label(text) && is_subdomain(text) { "must not contain dots" } else { LABEL };
-    check(text, 63, is_label(text), message)
+pub fn check_dns1123_label(text: &str) -> Vec<String> {
+    let message = if !is_label(text) && is_subdomain(text) { "must not contain dots" } else { DNS1123_LABEL_ERROR };
+    check_name(text, 63, is_label(text), message)
 }
 
 /// Validates an RFC 1035 label (custom resource names).
-pub fn label_1035(text: &str) -> Vec<String> {
-    check(text, 63, is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()), LABEL_1035)
+pub fn check_dns1035_label(text: &str) -> Vec<String> {
+    check_name(text, 63, is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()), DNS1035_LABEL_ERROR)
 }
 
 /// Validates a path segment (RBAC names).
-pub fn path_segment(text: &str) -> Vec<String> {
+pub fn check_path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
@@ -153,7 +153,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
 }
 
 /// Validates a qualified name: a key of labels, annotations and taints.
-pub fn qualified(text: &str) -> Vec<String> {
+pub fn check_qualified_name(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match text.split_once('/') {
         None => text,
@@ -166,9 +166,9 @@ pub fn qualified(text: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            let mut wrong = check(prefix, usize::MAX, is_subdomain(prefix), SUBDOMAIN);
+            let mut wrong = check_name(prefix, usize::MAX, is_subdomain(prefix), DNS1123_SUBDOMAIN_ERROR);
             if prefix.len() > 253 {
-                wrong.insert(0, too_many_bytes(253));
+                wrong.insert(0, max_bytes_error(253));
             }
             faults.extend(wrong.into_iter().map(|fault| format!("prefix part {fault}")));
             name
@@ -177,24 +177,24 @@ pub fn qualified(text: &str) -> Vec<String> {
     if name.is_empty() {
         faults.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        faults.push(format!("name part {}", too_many_bytes(63)));
+        faults.push(format!("name part {}", max_bytes_error(63)));
     }
-    if !is_value(name) || name.is_empty() {
+    if !is_label_value(name) || name.is_empty() {
         faults.push(format!("name part {QUALIFIED}"));
     }
     faults
 }
 
 /// Validates a label value.
-pub fn label_value(text: &str) -> Vec<String> {
-    let mut faults = check(text, usize::MAX, is_value(text), LABEL_VALUE);
+pub fn check_label_value(text: &str) -> Vec<String> {
+    let mut faults = check_name(text, usize::MAX, is_label_value(text), LABEL_VALUE);
     if text.len() > 63 {
-        faults.insert(0, too_many_bytes(63));
+        faults.insert(0, max_bytes_error(63));
     }
     faults
 }
 
-fn is_value(text: &str) -> bool {
+fn is_label_value(text: &str) -> bool {
     let edge = |c: Option<&u8>| c.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     edge(bytes.first())
@@ -203,9 +203,9 @@ fn is_value(text: &str) -> bool {
 }
 
 /// Validates a key of a ConfigMap or Secret.
-pub fn config_key(text: &str) -> Vec<String> {
+pub fn check_config_key(text: &str) -> Vec<String> {
     let right = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    let mut faults = check(text, 253, right, CONFIG_KEY);
+    let mut faults = check_name(text, 253, right, CONFIG_KEY);
     match text {
         "." => faults.push("must not be '.'".to_owned()),
         ".." => faults.push("must not be '..'".to_owned()),
@@ -216,7 +216,7 @@ pub fn config_key(text: &str) -> Vec<String> {
 }
 
 /// Validates an environment variable name.
-pub fn variable(text: &str) -> Vec<String> {
+pub fn check_env_var_name(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.is_empty() {
         faults.push("environment variable name must be non-empty".to_owned());
@@ -228,10 +228,10 @@ pub fn variable(text: &str) -> Vec<String> {
 }
 
 /// Validates a port name.
-pub fn port(text: &str) -> Vec<String> {
+pub fn check_port_name(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > 15 {
-        faults.push(too_long(15));
+        faults.push(max_length_error(15));
     }
     if text.is_empty() || !text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
@@ -249,24 +249,29 @@ pub fn port(text: &str) -> Vec<String> {
 }
 
 /// Validates an HTTP header name.
-pub fn header(text: &str) -> Vec<String> {
-    check(text, usize::MAX, !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), HEADER)
+pub fn check_http_header_name(text: &str) -> Vec<String> {
+    check_name(
+        text,
+        usize::MAX,
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+        HEADER,
+    )
 }
 
 /// Validates a percentage.
-pub fn percent(text: &str) -> Vec<String> {
+pub fn check_percent(text: &str) -> Vec<String> {
     let number = text.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
-    check(text, usize::MAX, number, PERCENT)
+    check_name(text, usize::MAX, number, PERCENT)
 }
 
 /// Validates a C identifier.
-pub fn c_identifier(text: &str) -> Vec<String> {
+pub fn check_c_identifier(text: &str) -> Vec<String> {
     let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
+    check_name(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
 }
 
 /// CEL's reserved words, which are invalid as names of variables and functions.
-pub const RESERVED: [&str; 18] = [
+pub const CEL_RESERVED: [&str; 18] = [
     "as",
     "break",
     "const",
@@ -288,17 +293,17 @@ pub const RESERVED: [&str; 18] = [
 ];
 
 /// Whether a word is reserved in CEL.
-pub fn is_reserved(word: &str) -> bool {
-    matches!(word, "true" | "false" | "null") || RESERVED.contains(&word)
+pub fn is_cel_reserved(word: &str) -> bool {
+    matches!(word, "true" | "false" | "null") || CEL_RESERVED.contains(&word)
 }
 
 /// Validates a semantic version.
-pub fn semver(text: &str) -> Vec<String> {
-    unless(is_version(text), "must be a string compatible with semver.org spec 2.0.0")
+pub fn check_semver(text: &str) -> Vec<String> {
+    error_unless(is_semver(text), "must be a string compatible with semver.org spec 2.0.0")
 }
 
 /// Whether the text is three numbers with an optional pre-release and build.
-fn is_version(text: &str) -> bool {
+fn is_semver(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
     let number = |part: &str| {
@@ -314,26 +319,26 @@ fn is_version(text: &str) -> bool {
 }
 
 /// Returns `fault` if the condition is false.
-pub fn unless(right: bool, fault: &str) -> Vec<String> {
+pub fn error_unless(right: bool, fault: &str) -> Vec<String> {
     if right { Vec::new() } else { vec![fault.to_owned()] }
 }
 
 /// Validates a path without `..` elements.
-pub fn no_backsteps(text: &str) -> Vec<String> {
-    unless(text.split('/').all(|part| part != ".."), "must not contain '..'")
+pub fn check_no_backsteps(text: &str) -> Vec<String> {
+    error_unless(text.split('/').all(|part| part != ".."), "must not contain '..'")
 }
 
 /// Validates a relative path inside a volume.
-pub fn relative(text: &str) -> Vec<String> {
-    let mut faults = unless(!text.starts_with('/'), "must be a relative path");
-    faults.extend(no_backsteps(text));
+pub fn check_relative_path(text: &str) -> Vec<String> {
+    let mut faults = error_unless(!text.starts_with('/'), "must be a relative path");
+    faults.extend(check_no_backsteps(text));
     faults
 }
 
 /// Validates a relative path inside a volume whose first element is not reserved for the kubelet.
-pub fn inner(text: &str) -> Vec<String> {
-    let mut faults = relative(text);
-    faults.extend(unless(!text.starts_with("..") || text.starts_with("../"), "must not start with '..'"));
+pub fn check_volume_path(text: &str) -> Vec<String> {
+    let mut faults = check_relative_path(text);
+    faults.extend(error_unless(!text.starts_with("..") || text.starts_with("../"), "must not start with '..'"));
     faults
 }
 
@@ -342,33 +347,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_told_apart() {
+    fn names_are_validated_like_upstream() {
         type Form = fn(&str) -> Vec<String>;
         let cases: &[(Form, &str, bool)] = &[
-            (subdomain, "a.b-c.d", true),
-            (subdomain, "a..b", false),
-            (label, "a-1", true),
-            (label, "a.b", false),
-            (label_1035, "1a", false),
-            (qualified, "example.com/Name_1", true),
-            (qualified, "a/b/c", false),
-            (qualified, "/c", false),
-            (config_key, "a_b.C-d", true),
-            (config_key, "..x", false),
-            (variable, "any thing", true),
-            (variable, "a=b", false),
-            (port, "http-2", true),
-            (port, "80", false),
-            (percent, "25%", true),
-            (percent, "%", false),
-            (wildcard, "*.a.b", true),
-            (subdomain_with_underscores, "_tcp.a_b.c", true),
-            (path_segment, "a%", false),
+            (check_dns1123_subdomain, "a.b-c.d", true),
+            (check_dns1123_subdomain, "a..b", false),
+            (check_dns1123_label, "a-1", true),
+            (check_dns1123_label, "a.b", false),
+            (check_dns1035_label, "1a", false),
+            (check_qualified_name, "example.com/Name_1", true),
+            (check_qualified_name, "a/b/c", false),
+            (check_qualified_name, "/c", false),
+            (check_config_key, "a_b.C-d", true),
+            (check_config_key, "..x", false),
+            (check_env_var_name, "any thing", true),
+            (check_env_var_name, "a=b", false),
+            (check_port_name, "http-2", true),
+            (check_port_name, "80", false),
+            (check_percent, "25%", true),
+            (check_percent, "%", false),
+            (check_wildcard_subdomain, "*.a.b", true),
+            (check_underscore_subdomain, "_tcp.a_b.c", true),
+            (check_path_segment, "a%", false),
         ];
         for (form, text, right) in cases {
             assert_eq!(form(text).is_empty(), *right, "{text}");
         }
-        assert_eq!(label("a.b"), ["must not contain dots"]);
-        assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist"));
+        assert_eq!(check_dns1123_label("a.b"), ["must not contain dots"]);
+        assert!(check_qualified_name("a/b/c")[0].starts_with("a valid label key must consist"));
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Parses an IP address whose octets may have leading zeros.
-pub fn lenient_ip(text: &str) -> Option<IpAddr> {
+pub fn parse_lenient_ip(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);
     }
@@ -19,16 +19,16 @@ pub fn lenient_ip(text: &str) -> Option<IpAddr> {
 }
 
 /// Parses a CIDR into its unmasked address and prefix length.
-pub fn lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
+pub fn parse_lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
     let (ip, length) = text.split_once('/')?;
-    let ip = lenient_ip(ip)?;
+    let ip = parse_lenient_ip(ip)?;
     if length.is_empty() || length.len() > 3 || !length.bytes().all(|c| c.is_ascii_digit()) {
         return None;
     }
     let length: u32 = length.parse().ok()?;
-    (length <= bits(ip)).then_some((ip, length))
+    (length <= address_bits(ip)).then_some((ip, length))
 }
 
-fn bits(ip: IpAddr) -> u32 {
+fn address_bits(ip: IpAddr) -> u32 {
     if ip.is_ipv4() { 32 } else { 128 }
 }

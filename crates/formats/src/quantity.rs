@@ -10,13 +10,13 @@ use std::{cmp::Ordering, fmt};
 pub struct Quantity {
     /// The amount in billionths, saturated at the bounds of the type.
     nanos: i128,
-    form: Form,
+    form: QuantityFormat,
     /// Value and power of ten; `None` if the quantity is a decimal.
     small: Option<(i64, i32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum QuantityFormat {
     Binary,
     Decimal,
     Exponent,
@@ -26,9 +26,19 @@ const BINARY: [(&str, i32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
-const WRONG: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-const NUMERIC: &str = "unable to parse numeric part of quantity";
-const SUFFIX: &str = "unable to parse quantity's suffix";
+/// A quantity parse error with upstream's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// The text does not have the format of a quantity.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    FormatWrong,
+    /// The number is invalid or too large.
+    #[error("unable to parse numeric part of quantity")]
+    Numeric,
+    /// The suffix is unknown.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
 
 const UNIT: i128 = 1_000_000_000;
 /// Maximum number of significant digits.
@@ -47,23 +57,23 @@ pub fn is_canonical(text: &str) -> bool {
 
 impl Quantity {
     /// The quantity zero.
-    pub const ZERO: Self = Self { nanos: 0, form: Form::Decimal, small: Some((0, 0)) };
+    pub const ZERO: Self = Self { nanos: 0, form: QuantityFormat::Decimal, small: Some((0, 0)) };
 
     /// Returns the canonical form of a quantity; the error is upstream's message.
-    pub fn canonical(text: &str) -> Result<String, &'static str> {
-        let quantity = Self::read(text)?;
-        if quantity.is_saturated() { Err(NUMERIC) } else { Ok(quantity.to_string()) }
+    pub fn canonicalize(text: &str) -> Result<String, QuantityError> {
+        let quantity = Self::try_parse(text)?;
+        if quantity.is_saturated() { Err(QuantityError::Numeric) } else { Ok(quantity.to_string()) }
     }
 
     /// Parses a quantity; `None` if it is invalid or too large to be formatted.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::read(text).ok().filter(|quantity| !quantity.is_saturated())
+        Self::try_parse(text).ok().filter(|quantity| !quantity.is_saturated())
     }
 
     /// Parses a quantity; the error is upstream's message.
-    pub fn read(text: &str) -> Result<Self, &'static str> {
+    pub fn try_parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
-            return Err(WRONG);
+            return Err(QuantityError::FormatWrong);
         }
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
@@ -72,18 +82,18 @@ impl Quantity {
             Some(rest) => rest.split_at(digits(rest)),
             None => ("", rest),
         };
-        let (form, exponent) = interpret(suffix)?;
+        let (form, exponent) = parse_suffix(suffix)?;
         if whole.is_empty() && fraction.is_empty() && !rest.is_empty() {
-            return Err(NUMERIC);
+            return Err(QuantityError::Numeric);
         }
-        let written = Written { whole: whole.trim_start_matches('0'), fraction, form, exponent };
-        let amount = written.small().unwrap_or_else(|| written.decimal());
-        Ok(if text.starts_with('-') { amount.negative() } else { amount })
+        let written = QuantityParts { whole: whole.trim_start_matches('0'), fraction, form, exponent };
+        let amount = written.small().unwrap_or_else(|| written.as_decimal());
+        Ok(if text.starts_with('-') { amount.negated() } else { amount })
     }
 
     /// Creates a quantity from an integer.
-    pub fn whole(value: i64) -> Self {
-        Self { nanos: i128::from(value) * UNIT, form: Form::Decimal, small: Some((value, 0)) }
+    pub fn from_integer(value: i64) -> Self {
+        Self { nanos: i128::from(value) * UNIT, form: QuantityFormat::Decimal, small: Some((value, 0)) }
     }
 
     /// Whether the quantity is zero.
@@ -104,21 +114,21 @@ impl Quantity {
     /// Adds, keeping the format of `self` unless `self` is zero.
     pub fn plus(self, other: Self) -> Self {
         let form = if self.nanos == 0 { other.form } else { self.form };
-        Self { nanos: self.nanos.saturating_add(other.nanos), form, small: self.small_sum(other) }
+        Self { nanos: self.nanos.saturating_add(other.nanos), form, small: self.int64_sum(other) }
     }
 
     /// Subtracts, keeping the format of `self` unless `self` is zero.
     pub fn minus(self, other: Self) -> Self {
-        self.plus(other.negative())
+        self.plus(other.negated())
     }
 
     /// Returns the negated quantity.
-    pub fn negative(self) -> Self {
+    pub fn negated(self) -> Self {
         let small = self.small.and_then(|(value, scale)| Some((value.checked_neg()?, scale)));
         Self { nanos: -self.nanos, small, ..self }
     }
 
-    fn small_sum(self, other: Self) -> Option<(i64, i32)> {
+    fn int64_sum(self, other: Self) -> Option<(i64, i32)> {
         let (a, b) = (self.small?, other.small?);
         if a.0 == 0 || b.0 == 0 {
             return Some(if b.0 == 0 { a } else { b });
@@ -129,23 +139,23 @@ impl Quantity {
     }
 
     /// Returns thousandths, rounded up, as used for CPU.
-    pub fn millis(self) -> i64 {
-        clamp(ceil(self.nanos, 1_000_000))
+    pub fn milli_value(self) -> i64 {
+        clamp_to_i64(divide_rounding_up(self.nanos, 1_000_000))
     }
 
     /// Returns whole units, rounded up, as used for memory.
     pub fn value(self) -> i64 {
-        clamp(ceil(self.nanos, UNIT))
+        clamp_to_i64(divide_rounding_up(self.nanos, UNIT))
     }
 
     /// Returns the quantity as an integer, where upstream converts it exactly.
-    pub fn integer(self) -> Option<i64> {
+    pub fn as_int64(self) -> Option<i64> {
         let (value, scale) = self.small?;
         value.checked_mul(10i64.checked_pow(u32::try_from(scale).ok()?)?)
     }
 
     /// Returns the nearest float.
-    pub fn float(self) -> f64 {
+    pub fn as_approximate_float(self) -> f64 {
         match self.small {
             Some((value, scale)) => value as f64 * 10f64.powi(scale),
             None => self.nanos as f64 / 1e9,
@@ -155,50 +165,50 @@ impl Quantity {
 
 /// The parts of a quantity: integer digits without leading zeros, fraction digits, and the suffix's format and
 /// exponent.
-struct Written<'a> {
+struct QuantityParts<'a> {
     whole: &'a str,
     fraction: &'a str,
-    form: Form,
+    form: QuantityFormat,
     exponent: i32,
 }
 
-impl Written<'_> {
+impl QuantityParts<'_> {
     /// Returns the quantity as an integer with a power of ten, if upstream represents it so.
     fn small(&self) -> Option<Quantity> {
         let (whole, fraction) = (self.whole.len() as i32, self.fraction.len() as i32);
-        let (value, scale) = if self.form == Form::Binary {
+        let (value, scale) = if self.form == QuantityFormat::Binary {
             let room = 15 - whole - self.exponent * 3 / 10 - 1;
-            let value = self.number().checked_mul(1 << self.exponent).filter(|_| fraction == 0 && room >= 0)?;
+            let value = self.leading_number().checked_mul(1 << self.exponent).filter(|_| fraction == 0 && room >= 0)?;
             (value, 0)
         } else {
             let scale = self.exponent.checked_sub(fraction)?;
-            (self.number(), Some(scale).filter(|scale| whole + fraction <= 18 && *scale >= -9)?)
+            (self.leading_number(), Some(scale).filter(|scale| whole + fraction <= 18 && *scale >= -9)?)
         };
         let value = i64::try_from(value).ok()?;
-        Some(Quantity { nanos: scaled(value.into(), scale), form: self.form, small: Some((value, scale)) })
+        Some(Quantity { nanos: scale_to_nanos(value.into(), scale), form: self.form, small: Some((value, scale)) })
     }
 
     /// Returns the quantity as a decimal, rounded up to billionths; binary formats saturate at 2⁶³-1.
-    fn decimal(&self) -> Quantity {
+    fn as_decimal(&self) -> Quantity {
         let length = self.whole.len() + self.fraction.len();
-        let (mut value, mut form) = (self.number(), self.form);
+        let (mut value, mut form) = (self.leading_number(), self.form);
         let mut scale = length.saturating_sub(DIGITS) as i32 - self.fraction.len() as i32;
         value += i128::from(self.all_digits().skip(DIGITS).any(|digit| digit != b'0'));
-        if form == Form::Binary {
+        if form == QuantityFormat::Binary {
             value = value.saturating_mul(1 << self.exponent);
         } else {
             scale = scale.saturating_add(self.exponent);
         }
-        let mut nanos = scaled(value, scale);
-        if form == Form::Binary {
+        let mut nanos = scale_to_nanos(value, scale);
+        if form == QuantityFormat::Binary {
             nanos = nanos.min(i128::from(i64::MAX) * UNIT);
-            form = if nanos < UNIT { Form::Decimal } else { form };
+            form = if nanos < UNIT { QuantityFormat::Decimal } else { form };
         }
         Quantity { nanos, form, small: None }
     }
 
     /// Returns the most significant digits as a number.
-    fn number(&self) -> i128 {
+    fn leading_number(&self) -> i128 {
         self.all_digits().take(DIGITS).fold(0, |number, digit| number * 10 + i128::from(digit - b'0'))
     }
 
@@ -208,25 +218,25 @@ impl Written<'_> {
 }
 
 /// Parses a quantity suffix into its format and its exponent, to base 2 or 10.
-fn interpret(suffix: &str) -> Result<(Form, i32), &'static str> {
+fn parse_suffix(suffix: &str) -> Result<(QuantityFormat, i32), QuantityError> {
     let known = |list: &[(&str, i32)]| list.iter().find(|(name, _)| *name == suffix).map(|(_, power)| *power);
     if let Some(power) = known(&DECIMAL) {
-        return Ok((Form::Decimal, power));
+        return Ok((QuantityFormat::Decimal, power));
     }
     if let Some(power) = known(&BINARY) {
-        return Ok((Form::Binary, power));
+        return Ok((QuantityFormat::Binary, power));
     }
     let letters = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
     let digits = letters.strip_prefix(['-', '+']).unwrap_or(letters);
     if !digits.bytes().all(|c| c.is_ascii_digit()) {
-        return Err(WRONG);
+        return Err(QuantityError::FormatWrong);
     }
     let exponent = suffix.strip_prefix(['e', 'E']).and_then(|exponent| exponent.parse().ok());
-    exponent.map(|exponent| (Form::Exponent, exponent)).ok_or(SUFFIX)
+    exponent.map(|exponent| (QuantityFormat::Exponent, exponent)).ok_or(QuantityError::Suffix)
 }
 
 /// Converts a value times a power of ten to billionths, rounding away from zero.
-fn scaled(value: i128, scale: i32) -> i128 {
+fn scale_to_nanos(value: i128, scale: i32) -> i128 {
     let power = scale.saturating_add(9);
     if value == 0 {
         return 0;
@@ -234,14 +244,14 @@ fn scaled(value: i128, scale: i32) -> i128 {
     if power >= 0 {
         return 10i128.checked_pow(power as u32).and_then(|factor| value.checked_mul(factor)).unwrap_or(i128::MAX);
     }
-    10i128.checked_pow(power.unsigned_abs()).map_or(1, |divisor| ceil(value, divisor))
+    10i128.checked_pow(power.unsigned_abs()).map_or(1, |divisor| divide_rounding_up(value, divisor))
 }
 
-fn ceil(value: i128, divisor: i128) -> i128 {
+fn divide_rounding_up(value: i128, divisor: i128) -> i128 {
     value.div_euclid(divisor) + i128::from(value.rem_euclid(divisor) != 0)
 }
 
-fn clamp(value: i128) -> i64 {
+fn clamp_to_i64(value: i128) -> i64 {
     value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
@@ -270,7 +280,7 @@ impl fmt::Display for Quantity {
         if self.nanos == 0 {
             return f.write_str("0");
         }
-        if self.form == Form::Binary && self.nanos % UNIT == 0 && (self.nanos / UNIT).abs() >= 1024 {
+        if self.form == QuantityFormat::Binary && self.nanos % UNIT == 0 && (self.nanos / UNIT).abs() >= 1024 {
             let value = self.nanos / UNIT;
             let suffix = BINARY.iter().rev().find(|(_, bits)| value % (1i128 << bits) == 0);
             return match suffix {
@@ -285,7 +295,7 @@ impl fmt::Display for Quantity {
             .unwrap_or(&DECIMAL[0]);
         let value = self.nanos / 10i128.pow((power + 9).unsigned_abs());
         match (self.form, power) {
-            (Form::Exponent, power) if *power != 0 => write!(f, "{value}e{power}"),
+            (QuantityFormat::Exponent, power) if *power != 0 => write!(f, "{value}e{power}"),
             _ => write!(f, "{value}{name}"),
         }
     }
@@ -296,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_written_canonically() {
+    fn quantities_are_formatted_canonically() {
         let cases = [
             ("1000", "1k"),
             ("100m", "100m"),
@@ -322,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_canonical_at_a_glance_is_written_so() {
+    fn canonical_texts_are_left_unchanged() {
         let suffixes = ["", "n", "u", "m", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"];
         for suffix in suffixes {
             for digits in ["1", "10", "100", "128", "999"] {
@@ -335,19 +345,19 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_as_upstream_tells_them() {
+    fn invalid_quantities_have_upstream_messages() {
         let cases = [("x", "quantities"), ("", "quantities"), ("1x", "quantities"), ("1.2.3", "quantities")];
         let cases =
             cases.into_iter().chain([("--1", "unable to parse quantity's"), ("1Gi1", "unable to parse quantity's")]);
         for (text, want) in cases.chain([("1e", "unable to parse quantity's"), (".", "unable to parse numeric")]) {
-            assert!(Quantity::read(text).unwrap_err().starts_with(want), "{text}");
+            assert!(Quantity::try_parse(text).unwrap_err().to_string().starts_with(want), "{text}");
         }
     }
 
     #[test]
-    fn amounts_round_up() {
-        assert_eq!(Quantity::parse("1u").unwrap().millis(), 1);
-        assert_eq!(Quantity::parse("2").unwrap().millis(), 2000);
+    fn values_are_rounded_up() {
+        assert_eq!(Quantity::parse("1u").unwrap().milli_value(), 1);
+        assert_eq!(Quantity::parse("2").unwrap().milli_value(), 2000);
         assert_eq!(Quantity::parse("1.5Ki").unwrap().value(), 1536);
     }
 }

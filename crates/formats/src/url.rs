@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::ParseError;
+
 /// A URL with an escaped path and a raw query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
@@ -18,26 +20,26 @@ pub struct Url {
 
 impl Url {
     /// Parses an absolute URL or path.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        Self::read(text).map_err(|reason| format!("parse {text:?}: {reason}"))
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        Self::parse_request_uri(text).map_err(|reason| ParseError(format!("parse {text:?}: {reason}")))
     }
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn parse_request_uri(text: &str) -> Result<Self, ParseError> {
         if text.bytes().any(|c| c < b' ' || c == 0x7f) {
-            return Err("net/url: invalid control character in URL".into());
+            return Err(ParseError("net/url: invalid control character in URL".into()));
         }
         if text.is_empty() {
-            return Err("empty url".into());
+            return Err(ParseError("empty url".into()));
         }
-        let (scheme, rest) = scheme(text)?;
+        let (scheme, rest) = split_scheme(text)?;
         let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !rest.starts_with('/') {
             // A URL with a scheme and no slash is opaque.
             if scheme.is_empty() {
-                return Err("invalid URI for request".into());
+                return Err(ParseError("invalid URI for request".into()));
             }
-            let url = Self::at(scheme, "", "", "", query, fragment);
+            let url = Self::from_parts(scheme, "", "", "", query, fragment);
             return Ok(url);
         }
         let (authority, path) = match rest.strip_prefix("//") {
@@ -53,12 +55,12 @@ impl Url {
             _ => ("", rest),
         };
         let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let host = check_host(host)?;
+        let host = parse_host(host)?;
         let path = escape_path(path)?;
-        Ok(Self::at(scheme, user, &host, &path, query, fragment))
+        Ok(Self::from_parts(scheme, user, &host, &path, query, fragment))
     }
 
-    fn at(scheme: String, user: &str, host: &str, path: &str, query: &str, fragment: &str) -> Self {
+    fn from_parts(scheme: String, user: &str, host: &str, path: &str, query: &str, fragment: &str) -> Self {
         Self {
             scheme,
             user: user.into(),
@@ -86,7 +88,7 @@ impl Url {
         let mut pairs: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if let (Some(key), Some(value)) = (unescape(key), unescape(value)) {
+            if let (Some(key), Some(value)) = (unescape_query(key), unescape_query(value)) {
                 pairs.entry(key).or_default().push(value);
             }
         }
@@ -94,28 +96,28 @@ impl Url {
     }
 }
 
-fn scheme(text: &str) -> Result<(String, &str), String> {
+fn split_scheme(text: &str) -> Result<(String, &str), ParseError> {
     for (at, c) in text.bytes().enumerate() {
         match c {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
-            b':' if at == 0 => return Err("missing protocol scheme".into()),
+            b':' if at == 0 => return Err(ParseError("missing protocol scheme".into())),
             b':' => return Ok((text[..at].to_ascii_lowercase(), &text[at + 1..])),
             _ => break,
         }
     }
     let first = text.split('/').next().unwrap_or("");
     match first.contains(':') && !text.starts_with('/') {
-        true => Err("first path segment in URL cannot contain colon".into()),
+        true => Err(ParseError("first path segment in URL cannot contain colon".into())),
         false => Ok((String::new(), text)),
     }
 }
 
-fn check_host(host: &str) -> Result<String, String> {
+fn parse_host(host: &str) -> Result<String, ParseError> {
     let after = match host.strip_prefix('[') {
         Some(inner) => match inner.find(']') {
             Some(at) => &inner[at + 1..],
-            None => return Err("missing ']' in host".into()),
+            None => return Err(ParseError("missing ']' in host".into())),
         },
         None => match host.rfind(':') {
             Some(at) => &host[at..],
@@ -124,25 +126,26 @@ fn check_host(host: &str) -> Result<String, String> {
     };
     let port = after.strip_prefix(':').unwrap_or(after);
     if !after.is_empty() && (!after.starts_with(':') || !port.bytes().all(|c| c.is_ascii_digit())) {
-        return Err(format!("invalid port {after:?} after host"));
+        return Err(ParseError(format!("invalid port {after:?} after host")));
     }
     if let Some(c) = host.chars().find(|c| " <>\"\\^`{|}".contains(*c)) {
-        return Err(format!("invalid character {:?} in host name", c.to_string()));
+        return Err(ParseError(format!("invalid character {:?} in host name", c.to_string())));
     }
     match unescape_with(host, false) {
         Some(host) => Ok(host),
-        None => Err(bad_escape(host)),
+        None => Err(invalid_escape_error(host)),
     }
 }
 
-fn bad_escape(text: &str) -> String {
-    let at = text.match_indices('%').map(|(at, _)| at).find(|at| hex(&text[*at + 1..]).is_none()).unwrap_or(0);
-    format!("invalid URL escape {:?}", text[at..].chars().take(3).collect::<String>())
+fn invalid_escape_error(text: &str) -> ParseError {
+    let at =
+        text.match_indices('%').map(|(at, _)| at).find(|at| parse_hex_byte(&text[*at + 1..]).is_none()).unwrap_or(0);
+    ParseError(format!("invalid URL escape {:?}", text[at..].chars().take(3).collect::<String>()))
 }
 
 /// Returns the path as sent: unchanged if all characters are valid, otherwise re-escaped.
-fn escape_path(path: &str) -> Result<String, String> {
-    let plain = unescape_with(path, false).ok_or_else(|| bad_escape(path))?;
+fn escape_path(path: &str) -> Result<String, ParseError> {
+    let plain = unescape_with(path, false).ok_or_else(|| invalid_escape_error(path))?;
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:@/[]%".contains(c);
     if path.chars().all(fine) {
         return Ok(path.into());
@@ -158,12 +161,12 @@ fn escape_path(path: &str) -> Result<String, String> {
     Ok(escaped)
 }
 
-fn hex(text: &str) -> Option<u8> {
+fn parse_hex_byte(text: &str) -> Option<u8> {
     u8::from_str_radix(text.get(..2).filter(|text| text.bytes().all(|c| c.is_ascii_hexdigit()))?, 16).ok()
 }
 
 /// Unescapes a part of a query.
-fn unescape(text: &str) -> Option<String> {
+fn unescape_query(text: &str) -> Option<String> {
     unescape_with(text, true)
 }
 
@@ -174,7 +177,7 @@ fn unescape_with(text: &str, plus: bool) -> Option<String> {
         let mut taken = c.len_utf8();
         match c {
             '%' => {
-                bytes.push(hex(&rest[1..])?);
+                bytes.push(parse_hex_byte(&rest[1..])?);
                 taken = 3;
             }
             '+' if plus => bytes.push(b' '),

@@ -85,7 +85,8 @@ impl ApplyConfiguration {
             _ => {
                 let parsed =
                     yaml::parse(body).map_err(|error| unreadable(format!("error converting YAML to JSON: {error}")))?;
-                let violation = parsed.violation().map(|text| format!("error converting YAML to JSON: {text}"));
+                let violation =
+                    parsed.duplicate_key_error().map(|text| format!("error converting YAML to JSON: {text}"));
                 (parsed.value, violation)
             }
         };

@@ -21,9 +21,9 @@ pub fn raw_extensions_in_body(resource: &Resource, body: &RequestBody) -> RawExt
 /// The raw fields of a document whose bytes differ from compact JSON.
 pub fn raw_extensions_in_document(resource: &Resource, document: &[u8]) -> RawExtensions {
     let unusual = |name: &'static str| {
-        let text = json::field(document, name)?;
+        let text = json::raw_field(document, name)?;
         let text = text.replace(['\n', '\r', '\t'], " ");
-        (json::compact(&text) != text).then_some((name, text))
+        (json::compact_json(&text) != text).then_some((name, text))
     };
     raw_fields(resource).filter_map(unusual).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt};
 
-use crate::{Value, json::escaped};
+use crate::{Value, json::escape_html};
 
 /// A field name; names from the tables are borrowed.
 pub type FieldName = Cow<'static, str>;
@@ -57,7 +57,7 @@ impl PathElement {
 
     /// Formats the element for `fieldsV1`: `f:name`, `k:{"name":"c"}`, `v:"x"`, `i:0`.
     pub fn serialize(&self) -> String {
-        let json = |value: &Value| escaped(value.to_string());
+        let json = |value: &Value| escape_html(value.to_string());
         match self {
             PathElement::Field(name) => ["f:", name].concat(),
             PathElement::Key(keys) => {

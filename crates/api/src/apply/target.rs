@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{field_set::FieldSet, type_view::TypeView};
 use crate::{
     Map, Value,
-    budget::Budget,
+    budget::MemoryBudget,
     convert, decode, meta,
     schema::{CustomResourceSchema, FieldType, Resource, TypeId, schema},
 };
@@ -87,7 +87,7 @@ impl<'a> ApplyTarget<'a> {
     pub fn zero_object(&self) -> Value {
         let zero = match self.custom_schema() {
             Some(_) => Ok(Value::Null),
-            None => decode::zero_value(&FieldType::Struct(self.ty), &mut Budget::default()),
+            None => decode::zero_value(&FieldType::Struct(self.ty), &mut MemoryBudget::default()),
         };
         let mut object = zero.ok().filter(Value::is_object).unwrap_or_else(|| Value::Object(Map::new()));
         let map = meta::object_mut(&mut object);

@@ -30,7 +30,7 @@ pub(super) fn decode_custom_body(
     mode: FieldValidation,
 ) -> Result<(Value, Vec<String>), Status> {
     let unreadable = |why: String| unrecognized_body(resource.kind, bytes, why);
-    let no_json = |error: json::Error| format!("couldn't get version/kind; json parse error: {error}");
+    let no_json = |error: json::JsonError| format!("couldn't get version/kind; json parse error: {error}");
     let (object, twice) = match format {
         BodyFormat::Json => {
             json::type_meta(bytes).map_err(|error| unreadable(no_json(error)))?;
@@ -39,8 +39,8 @@ pub(super) fn decode_custom_body(
         }
         BodyFormat::Yaml => {
             let parsed = yaml::parse(bytes).map_err(|error| unreadable(error.to_string()))?;
-            let twice = parsed.violation().into_iter().collect();
-            json::type_meta_of(&parsed.value).map_err(|error| unreadable(no_json(error)))?;
+            let twice = parsed.duplicate_key_error().into_iter().collect();
+            json::type_meta_of_value(&parsed.value).map_err(|error| unreadable(no_json(error)))?;
             (parsed.value, twice)
         }
         BodyFormat::Protobuf => {

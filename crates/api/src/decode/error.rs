@@ -3,9 +3,9 @@
 use super::{FieldContext, MAX_DEPTH};
 use crate::{
     Value,
-    budget::Exceeded,
+    budget::MemoryLimitExceeded,
+    field_path::FieldPath,
     json,
-    path::Path,
     schema::{FieldType, SlotContent, StructType, schema},
 };
 
@@ -51,10 +51,10 @@ pub enum DecodeError {
     TooDeep,
     /// The memory budget is exceeded.
     #[error(transparent)]
-    MemoryLimit(#[from] Exceeded),
+    MemoryLimit(#[from] MemoryLimitExceeded),
     /// Malformed JSON.
     #[error(transparent)]
-    MalformedJson(#[from] json::Error),
+    MalformedJson(#[from] json::JsonError),
 }
 
 impl DecodeError {
@@ -104,15 +104,15 @@ pub(super) fn describe_value(ty: &FieldType, value: &Value) -> String {
         Value::Number(number) if matches!(ty, FieldType::Int32 | FieldType::Int64 | FieldType::IntOrString) => {
             format!("number {number}")
         }
-        other => json::kind_of_value(other).to_owned(),
+        other => json::value_type_name(other).to_owned(),
     }
 }
 
 /// Joins the field names of a path with the structs that Go embeds on it.
-fn go_path(top: &StructType, path: &Path) -> String {
+fn go_path(top: &StructType, path: &FieldPath) -> String {
     let mut at = Some(top);
     let mut steps = Vec::new();
-    for name in path.fields().split('.') {
+    for name in path.field_names().split('.') {
         if let Some(ty) = at {
             push_embedded_structs(ty, name, &mut steps);
             at = ty.field(name).and_then(|field| field.ty.element_struct()).map(|id| schema().get(id));

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::{
     Map, Value,
-    budget::{Budget, Exceeded},
+    budget::{MemoryBudget, MemoryLimitExceeded},
+    field_path::FieldPath,
     json::{
-        self, Violation, kind_of,
-        reader::{Reader, Stop, number},
-        scan::Fault,
+        self, StrictViolation, json_type_name,
+        reader::{JsonReader, ReadError, parse_number},
+        scanner::SyntaxError,
     },
-    path::Path,
     schema::{FieldPresence, FieldType, StructType, TypeId, schema},
 };
 
@@ -25,21 +25,21 @@ impl From<DecodeError> for DecodeHalt {
     }
 }
 
-impl From<Exceeded> for DecodeHalt {
-    fn from(error: Exceeded) -> Self {
+impl From<MemoryLimitExceeded> for DecodeHalt {
+    fn from(error: MemoryLimitExceeded) -> Self {
         DecodeError::from(error).into()
     }
 }
 
-impl From<Fault> for DecodeHalt {
-    fn from(_: Fault) -> Self {
+impl From<SyntaxError> for DecodeHalt {
+    fn from(_: SyntaxError) -> Self {
         DecodeHalt(None)
     }
 }
 
-impl From<Stop> for DecodeHalt {
-    fn from(stop: Stop) -> Self {
-        DecodeHalt(Option::<json::Error>::from(stop).map(|error| Box::new(error.into())))
+impl From<ReadError> for DecodeHalt {
+    fn from(stop: ReadError) -> Self {
+        DecodeHalt(Option::<json::JsonError>::from(stop).map(|error| Box::new(error.into())))
     }
 }
 
@@ -50,13 +50,13 @@ impl From<DecodeHalt> for Option<DecodeError> {
 }
 
 /// Decodes JSON as an object of a type and lists strict decoding violations.
-pub(super) fn decode_text(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<Violation>), DecodeError> {
-    json::with_text(bytes, |text| -> Result<_, DecodeHalt> {
-        let json = Reader::new(text, Budget::default());
+pub(super) fn decode_text(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<StrictViolation>), DecodeError> {
+    json::with_utf8_text(bytes, |text| -> Result<_, DecodeHalt> {
+        let json = JsonReader::new(text, MemoryBudget::default());
         let mut typed = TypedReader { json, top: schema().get(ty), mismatch: None };
         let mut object = Value::Null;
         typed.read_root(&mut object)?;
-        typed.json.scan.end()?;
+        typed.json.scan.expect_end()?;
         match typed.mismatch {
             Some(error) => Err(error.into()),
             None => Ok((object, typed.json.violations)),
@@ -65,7 +65,7 @@ pub(super) fn decode_text(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<Violat
 }
 
 struct TypedReader<'t> {
-    json: Reader<'t>,
+    json: JsonReader<'t>,
     top: &'static StructType,
     /// The first value of a wrong type. As in Go, decoding continues: a malformed value takes precedence.
     mismatch: Option<DecodeError>,
@@ -74,15 +74,15 @@ struct TypedReader<'t> {
 impl TypedReader<'_> {
     fn read_root(&mut self, out: &mut Value) -> Result<(), DecodeHalt> {
         match self.json.scan.peek()? {
-            b'{' => self.read_struct(self.top, None, &Path::TOP, out),
+            b'{' => self.read_struct(self.top, None, &FieldPath::TOP, out),
             b'n' => {
-                self.json.scan.literal("null")?;
+                self.json.scan.scan_literal("null")?;
                 let mut map = Map::new();
                 fill_zero_fields(self.top, &mut map, &mut self.json.budget)?;
                 *out = Value::Object(map);
                 Ok(())
             }
-            first => Err(error::not_an_object(kind_of(first), self.top).into()),
+            first => Err(error::not_an_object(json_type_name(first), self.top).into()),
         }
     }
 
@@ -91,15 +91,15 @@ impl TypedReader<'_> {
         &mut self,
         ty: &'static StructType,
         before: Option<Value>,
-        path: &Path,
+        path: &FieldPath,
         out: &mut Value,
     ) -> Result<(), DecodeHalt> {
-        self.json.nest(path)?;
+        self.json.check_depth(path)?;
         let mut members = StructEntries::with_previous(ty, before);
         let mut seen = 0u128;
-        let mut more = self.json.scan.enter(b'}')?;
+        let mut more = self.json.scan.enter_collection(b'}')?;
         while more {
-            let key = self.json.key()?;
+            let key = self.json.read_key()?;
             match ty.field_position(&key) {
                 Some(at) => {
                     let field = &ty.fields[at];
@@ -109,11 +109,11 @@ impl TypedReader<'_> {
                 }
                 None => self.read_undeclared_key(ty, &key, &mut members, path)?,
             }
-            more = self.json.scan.more(b'}')?;
+            more = self.json.scan.advance_entry(b'}')?;
         }
         for at in ty.zero_fields.iter().filter(|at| members.kept >> **at & 1 == 0) {
             let field = &ty.fields[*at];
-            self.json.budget.entry(members.entries.len(), field.name.len())?;
+            self.json.budget.charge_map_entry(members.entries.len(), field.name.len())?;
             members.entries.push((field.name.to_owned(), unset_value(field, &mut self.json.budget)?));
         }
         *out = Value::Object(members.entries.into_iter().collect());
@@ -131,14 +131,14 @@ impl TypedReader<'_> {
         let name = place.field.name;
         let mut before = None;
         if twice {
-            self.json.note(Violation::Duplicate(place.path.to_string()));
+            self.json.record_violation(StrictViolation::Duplicate(place.path.to_string()));
             before = members.take_entry(name);
             members.kept &= !(1 << at);
         }
         let first = self.json.scan.peek()?;
         let mut value = Value::Null;
         if first == b'n' {
-            self.json.scan.literal("null")?;
+            self.json.scan.scan_literal("null")?;
             // Go leaves the value unless it is a pointer, list or map.
             let clears = place.field.presence == FieldPresence::Pointer
                 || matches!(place.ty, FieldType::List(_) | FieldType::Map(_));
@@ -147,7 +147,7 @@ impl TypedReader<'_> {
             self.read_value(place, first, before, &mut value)?;
         }
         if !value.is_null() && is_written(place.field, &value) {
-            self.json.budget.entry(members.entries.len(), name.len())?;
+            self.json.budget.charge_map_entry(members.entries.len(), name.len())?;
             members.entries.push((name.to_owned(), value));
             members.kept |= 1 << at;
         }
@@ -160,32 +160,32 @@ impl TypedReader<'_> {
         ty: &'static StructType,
         key: &str,
         members: &mut StructEntries,
-        path: &Path,
+        path: &FieldPath,
     ) -> Result<(), DecodeHalt> {
         let top = path.depth == 0;
         if !(matches!(key, "apiVersion" | "kind") && (ty.is_kind || top)) {
-            self.json.note(Violation::Unknown(path.field(key).to_string()));
-            return Ok(self.json.scan.skip()?);
+            self.json.record_violation(StrictViolation::Unknown(path.field(key).to_string()));
+            return Ok(self.json.scan.skip_value()?);
         }
         if members.entries.iter().any(|(known, _)| known == key) {
-            self.json.note(Violation::Duplicate(path.field(key).to_string()));
+            self.json.record_violation(StrictViolation::Duplicate(path.field(key).to_string()));
         }
         match self.json.scan.peek()? {
             b'"' => {
-                let text = self.json.string()?;
+                let text = self.json.read_string()?;
                 if top || !text.is_empty() {
                     members.take_entry(key);
-                    self.json.budget.entry(members.entries.len(), key.len())?;
+                    self.json.budget.charge_map_entry(members.entries.len(), key.len())?;
                     members.entries.push((key.to_owned(), text.into()));
                 }
                 Ok(())
             }
-            b'n' => Ok(self.json.scan.literal("null")?),
+            b'n' => Ok(self.json.scan.scan_literal("null")?),
             first => {
                 let wrong = DecodeError::TypeMismatch {
-                    found: kind_of(first).to_owned(),
+                    found: json_type_name(first).to_owned(),
                     owner: ty.short_name().to_owned(),
-                    path: path.field(key).fields(),
+                    path: path.field(key).field_names(),
                     wanted: "string".to_owned(),
                 };
                 self.record_and_skip(wrong)
@@ -202,16 +202,16 @@ impl TypedReader<'_> {
         out: &mut Value,
     ) -> Result<(), DecodeHalt> {
         match (place.ty, first) {
-            (FieldType::String | FieldType::IntOrString, b'"') => *out = Value::String(self.json.string()?),
+            (FieldType::String | FieldType::IntOrString, b'"') => *out = Value::String(self.json.read_string()?),
             (FieldType::Struct(id), b'{') => return self.read_struct(schema().get(*id), before, place.path, out),
             (FieldType::List(inner), b'[') => return self.read_list(FieldContext { ty: inner, ..place }, out),
             (FieldType::Map(inner), b'{') => return self.read_map(FieldContext { ty: inner, ..place }, before, out),
             (FieldType::Int32 | FieldType::Int64 | FieldType::IntOrString, b'-' | b'0'..=b'9') => {
                 return self.read_integer(place, out);
             }
-            (FieldType::Double, b'-' | b'0'..=b'9') => *out = number(self.json.number()?)?,
+            (FieldType::Double, b'-' | b'0'..=b'9') => *out = parse_number(self.json.read_number()?)?,
             (FieldType::Bool, b't' | b'f') => {
-                self.json.scan.literal(if first == b't' { "true" } else { "false" })?;
+                self.json.scan.scan_literal(if first == b't' { "true" } else { "false" })?;
                 *out = Value::Bool(first == b't');
             }
             (FieldType::Raw, _) => return self.read_raw(place, out),
@@ -226,42 +226,42 @@ impl TypedReader<'_> {
             ) => {
                 return self.read_special_scalar(place, first, out);
             }
-            _ => return self.record_and_skip(error::type_mismatch(self.top, place, kind_of(first).to_owned())),
+            _ => return self.record_and_skip(error::type_mismatch(self.top, place, json_type_name(first).to_owned())),
         }
         Ok(())
     }
 
     fn read_list(&mut self, place: FieldContext, out: &mut Value) -> Result<(), DecodeHalt> {
-        self.json.nest(place.path)?;
+        self.json.check_depth(place.path)?;
         let mut items = Vec::new();
-        let mut more = self.json.scan.enter(b']')?;
+        let mut more = self.json.scan.enter_collection(b']')?;
         while more {
-            self.json.budget.element()?;
+            self.json.budget.charge_list_element()?;
             let path = &place.path.index(items.len());
             let mut value = Value::Null;
             self.read_element(FieldContext { path, ..place }, &mut value)?;
             items.push(value);
-            more = self.json.scan.more(b']')?;
+            more = self.json.scan.advance_entry(b']')?;
         }
         *out = Value::Array(items);
         Ok(())
     }
 
     fn read_map(&mut self, place: FieldContext, before: Option<Value>, out: &mut Value) -> Result<(), DecodeHalt> {
-        self.json.nest(place.path)?;
+        self.json.check_depth(place.path)?;
         let mut map = into_map(before);
-        let mut more = self.json.scan.enter(b'}')?;
+        let mut more = self.json.scan.enter_collection(b'}')?;
         while more {
-            let key = self.json.key()?;
+            let key = self.json.read_key()?;
             let path = &place.path.key(&key);
             if map.contains_key(&*key) {
-                self.json.note(Violation::Duplicate(path.to_string()));
+                self.json.record_violation(StrictViolation::Duplicate(path.to_string()));
             }
             let mut value = Value::Null;
             self.read_element(FieldContext { path, ..place }, &mut value)?;
-            self.json.budget.entry(map.len(), key.len())?;
+            self.json.budget.charge_map_entry(map.len(), key.len())?;
             map.insert(key.into_owned(), value);
-            more = self.json.scan.more(b'}')?;
+            more = self.json.scan.advance_entry(b'}')?;
         }
         *out = Value::Object(map);
         Ok(())
@@ -270,7 +270,7 @@ impl TypedReader<'_> {
     fn read_element(&mut self, place: FieldContext, out: &mut Value) -> Result<(), DecodeHalt> {
         let first = self.json.scan.peek()?;
         if first == b'n' {
-            self.json.scan.literal("null")?;
+            self.json.scan.scan_literal("null")?;
             *out = zero_value(place.ty, &mut self.json.budget)?;
             return Ok(());
         }
@@ -278,7 +278,7 @@ impl TypedReader<'_> {
     }
 
     fn read_integer(&mut self, place: FieldContext, out: &mut Value) -> Result<(), DecodeHalt> {
-        let text = self.json.number()?;
+        let text = self.json.read_number()?;
         let fits = |number: &i64| *place.ty == FieldType::Int64 || i32::try_from(*number).is_ok();
         if let Some(number) = text.parse().ok().filter(fits) {
             *out = Value::from(number);
@@ -295,8 +295,8 @@ impl TypedReader<'_> {
     /// Reads a scalar with its own text format. As in Go, only malformed base64 lets decoding continue.
     fn read_special_scalar(&mut self, place: FieldContext, first: u8, out: &mut Value) -> Result<(), DecodeHalt> {
         match (place.ty, first) {
-            (FieldType::Quantity, b'-' | b'0'..=b'9') => *out = Value::String(self.json.number()?.to_owned()),
-            _ => self.json.any(place.path, false, out)?,
+            (FieldType::Quantity, b'-' | b'0'..=b'9') => *out = Value::String(self.json.read_number()?.to_owned()),
+            _ => self.json.read_value(place.path, false, out)?,
         }
         let wrong = match scalar::canonicalize_scalar(place.ty, out) {
             Ok(()) => return Ok(()),
@@ -312,7 +312,7 @@ impl TypedReader<'_> {
 
     /// Reads arbitrary JSON, or a JSON schema or its alternative.
     fn read_raw(&mut self, place: FieldContext, out: &mut Value) -> Result<(), DecodeHalt> {
-        self.json.any(place.path, false, out)?;
+        self.json.read_value(place.path, false, out)?;
         if let Some(shapes) = place.field.schema_shape {
             let mut walk = Canonicalizer { top: self.top, unknown: Vec::new(), budget: self.json.budget.clone() };
             walk.canonicalize_schema_shape(place, shapes, out)?;
@@ -324,7 +324,7 @@ impl TypedReader<'_> {
     /// Records the error about the value at hand and skips it.
     fn record_and_skip(&mut self, wrong: DecodeError) -> Result<(), DecodeHalt> {
         self.mismatch.get_or_insert(wrong);
-        Ok(self.json.scan.skip()?)
+        Ok(self.json.scan.skip_value()?)
     }
 }
 

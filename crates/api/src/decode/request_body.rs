@@ -31,7 +31,7 @@ pub enum BodyFormat {
 /// A body of which `apiVersion` and `kind` have been read.
 enum BodySource<'a> {
     Json(&'a [u8]),
-    Yaml(yaml::Parsed),
+    Yaml(yaml::YamlDocument),
     Protobuf(UnknownObject<'a>),
 }
 
@@ -80,7 +80,7 @@ pub fn unrecognized_body(kind: &str, bytes: &[u8], why: impl Display) -> Status 
 
 /// Reads `apiVersion` and `kind` of a body.
 fn read_type_meta(format: BodyFormat, bytes: &[u8]) -> Result<(BodySource<'_>, String, String), String> {
-    let no_meta = |error: json::Error| format!("couldn't get version/kind; json parse error: {error}");
+    let no_meta = |error: json::JsonError| format!("couldn't get version/kind; json parse error: {error}");
     match format {
         BodyFormat::Json => {
             let (api_version, kind) = json::type_meta(bytes).map_err(no_meta)?;
@@ -88,7 +88,7 @@ fn read_type_meta(format: BodyFormat, bytes: &[u8]) -> Result<(BodySource<'_>, S
         }
         BodyFormat::Yaml => {
             let parsed = yaml::parse(bytes).map_err(|error| error.to_string())?;
-            let (api_version, kind) = json::type_meta_of(&parsed.value).map_err(no_meta)?;
+            let (api_version, kind) = json::type_meta_of_value(&parsed.value).map_err(no_meta)?;
             Ok((BodySource::Yaml(parsed), api_version, kind))
         }
         BodyFormat::Protobuf => {
@@ -108,7 +108,7 @@ impl BodySource<'_> {
                 Ok((object, violations.iter().map(ToString::to_string).collect()))
             }
             BodySource::Yaml(parsed) => {
-                let twice = parsed.violation();
+                let twice = parsed.duplicate_key_error();
                 let decoded = canonicalize(ty, parsed.value).map_err(|error| error.to_string())?;
                 let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
                 Ok((decoded.object, twice.into_iter().chain(unknown).collect()))

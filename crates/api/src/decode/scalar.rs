@@ -1,7 +1,7 @@
 //! Canonicalizes scalars: integers in range, quantities, times, durations and base64 as Go writes them.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use formats::bytes;
+use formats::go_base64;
 
 use crate::{
     Value, duration,
@@ -21,13 +21,15 @@ pub fn canonicalize_scalar(ty: &FieldType, value: &mut Value) -> Result<(), Opti
         (FieldType::Int64, Value::Number(number)) => number.as_i64().map(drop).ok_or(None),
         (FieldType::Double, Value::Number(_)) => Ok(()),
         (FieldType::Quantity, Value::String(text)) if quantity::is_canonical(text) => Ok(()),
-        (FieldType::Quantity, Value::String(text)) => replace_text(text, |text| Ok(Quantity::canonical(text.trim())?)),
+        (FieldType::Quantity, Value::String(text)) => replace_text(text, |text| Quantity::canonicalize(text.trim())),
         (FieldType::Quantity, other) => {
-            *value = Value::String(Quantity::canonical(&other.to_string()).map_err(str::to_owned)?);
+            *value = Value::String(Quantity::canonicalize(&other.to_string()).map_err(|error| error.to_string())?);
             Ok(())
         }
         (FieldType::Bytes, Value::String(text)) => {
-            *text = bytes::canonical(text)?.unwrap_or_else(|| std::mem::take(text));
+            if let Some(canonical) = go_base64::canonicalize_base64(text).map_err(|error| error.to_string())? {
+                *text = canonical;
+            }
             Ok(())
         }
         (FieldType::Bytes, Value::Array(items)) => {
@@ -36,20 +38,23 @@ pub fn canonicalize_scalar(ty: &FieldType, value: &mut Value) -> Result<(), Opti
             Ok(())
         }
         (FieldType::Duration, Value::String(text)) => {
-            replace_text(text, |text| Ok(duration::write(duration::read(text)?)))
+            replace_text(text, |text| duration::try_parse(text).map(duration::format_duration))
         }
         (FieldType::Time, Value::String(text)) if time::is_canonical(text) => Ok(()),
         (FieldType::Time, Value::String(text)) => {
-            replace_text(text, |text| Ok(time::seconds(time::read(text, false)?)))
+            replace_text(text, |text| time::try_parse(text, false).map(time::format_seconds))
         }
         (FieldType::MicroTime, Value::String(text)) => {
-            replace_text(text, |text| Ok(time::micros(time::read(text, true)?)))
+            replace_text(text, |text| time::try_parse(text, true).map(time::format_micros))
         }
         _ => Err(None),
     }
 }
 
-fn replace_text(text: &mut String, canonical: impl Fn(&str) -> Result<String, String>) -> Result<(), Option<String>> {
-    *text = canonical(text)?;
+fn replace_text<E: ToString>(
+    text: &mut String,
+    canonical: impl Fn(&str) -> Result<String, E>,
+) -> Result<(), Option<String>> {
+    *text = canonical(text).map_err(|error| error.to_string())?;
     Ok(())
 }

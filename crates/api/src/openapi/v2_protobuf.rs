@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use formats::wire;
+use formats::protowire;
 
 use crate::Value;
 
@@ -61,7 +61,7 @@ impl MessageField {
                 value,
                 |name| name.starts_with("x-"),
                 |out, value| {
-                    wire::bytes(out, 2, format!("{value}\n").as_bytes());
+                    protowire::append_bytes_field(out, 2, format!("{value}\n").as_bytes());
                 },
             ),
             name => match value.get(name) {
@@ -76,13 +76,15 @@ impl MessageField {
     fn encode_value(&self, out: &mut Vec<u8>, value: &Value) {
         match (self.kind, value.as_str()) {
             ("text", None | Some("")) => {}
-            ("text", Some(text)) => wire::bytes(out, self.number, text.as_bytes()),
-            ("flag", _) if value == true => wire::number(out, self.number, 1),
+            ("text", Some(text)) => protowire::append_bytes_field(out, self.number, text.as_bytes()),
+            ("flag", _) if value == true => protowire::append_varint_field(out, self.number, 1),
             ("flag", _) => {}
             ("yaml", _) => {
-                wire::message(out, self.number, |out| wire::bytes(out, 2, format!("{value}\n").as_bytes()));
+                protowire::append_message_field(out, self.number, |out| {
+                    protowire::append_bytes_field(out, 2, format!("{value}\n").as_bytes())
+                });
             }
-            (kind, _) => wire::message(out, self.number, |out| encode_message(out, kind, value)),
+            (kind, _) => protowire::append_message_field(out, self.number, |out| encode_message(out, kind, value)),
         }
     }
 
@@ -95,9 +97,9 @@ impl MessageField {
         write: impl Fn(&mut Vec<u8>, &Value),
     ) {
         for (name, value) in value.as_object().into_iter().flatten().filter(|(name, _)| wanted(name)) {
-            wire::message(out, self.number, |out| {
-                wire::bytes(out, 1, name.as_bytes());
-                wire::message(out, 2, |out| write(out, value));
+            protowire::append_message_field(out, self.number, |out| {
+                protowire::append_bytes_field(out, 1, name.as_bytes());
+                protowire::append_message_field(out, 2, |out| write(out, value));
             });
         }
     }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Value,
-    json::{go_type, go_value, kind_of_value},
+    json::{go_type, go_value, value_type_name},
 };
 
 /// The identity of list items.
@@ -37,7 +37,7 @@ pub fn element_kind<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Option
         let this = match item {
             Value::Array(_) => return Err(PatchError::Unprocessable("lists of lists are not supported".to_owned())),
             Value::Number(number) if number.is_f64() => "float",
-            other => kind_of_value(other),
+            other => value_type_name(other),
         };
         if *kind.get_or_insert(this) != this || this == "null" {
             return Err(failed("list element types are not identical".to_owned()));

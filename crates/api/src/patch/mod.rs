@@ -5,7 +5,7 @@ mod json_patch_document;
 mod json_patch_operation;
 mod strategic_merge;
 
-use crate::{Value, budget::Budget, json, schema::TypeId};
+use crate::{Value, budget::MemoryBudget, json, schema::TypeId};
 
 /// The patch types, by content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl PatchType {
 
     /// Decodes a patch, with upstream's errors. Its budget is a quarter of an object's, since applying copies it.
     pub fn decode_patch(self, bytes: &[u8]) -> Result<Value, PatchError> {
-        let patch = json::parse_within(bytes, &mut Budget::quarter());
+        let patch = json::parse_within(bytes, &mut MemoryBudget::with_quarter());
         let patch = patch.map_err(|error| self.malformed(&error.to_string()))?;
         self.check_json_type(&patch).map(|()| patch)
     }
@@ -70,7 +70,7 @@ impl PatchType {
             PatchType::Json => ("[]handlers.jsonPatchOp", patch.is_array()),
             PatchType::Merge | PatchType::Strategic => ("map[string]interface {}", patch.is_object()),
         };
-        let found = json::kind_of_value(patch);
+        let found = json::value_type_name(patch);
         let mismatch = || self.malformed(&format!("json: cannot unmarshal {found} into Go value of type {wanted}"));
         fits.then_some(()).ok_or_else(mismatch)
     }

@@ -2,13 +2,13 @@
 //! repeated fields are merged or replaced as protobuf specifies.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use formats::wire::{self, Reader, Wire};
+use formats::protowire::{self, WireReader, WireValue};
 use jiff::Timestamp;
 
 use super::{MAGIC, MAX_DEPTH, ProtobufError, decode_enveloped, encode::ZERO_TIME_SECONDS};
 use crate::{
     Map, Value,
-    budget::Budget,
+    budget::MemoryBudget,
     decode::{fill_zero_fields, is_written, zero_value},
     duration, json,
     quantity::{self, Quantity},
@@ -18,7 +18,7 @@ use crate::{
 
 /// Decodes the messages of one object.
 pub struct MessageDecoder<'b> {
-    budget: &'b mut Budget,
+    budget: &'b mut MemoryBudget,
     /// The nesting depth of the message being decoded.
     depth: usize,
 }
@@ -26,7 +26,7 @@ pub struct MessageDecoder<'b> {
 type Decoded<T> = Result<T, ProtobufError>;
 
 impl<'b> MessageDecoder<'b> {
-    pub fn new(budget: &'b mut Budget, depth: usize) -> Self {
+    pub fn new(budget: &'b mut MemoryBudget, depth: usize) -> Self {
         Self { budget, depth }
     }
 
@@ -44,9 +44,11 @@ impl<'b> MessageDecoder<'b> {
             return Err(ProtobufError::Depth);
         }
         self.depth += 1;
-        let mut fields = Reader::new(bytes);
+        let mut fields = WireReader::new(bytes);
         let mut at = 0;
-        while let Some((number, value)) = fields.field().map_err(|error| error.within(ty.short_name()))? {
+        while let Some((number, value)) =
+            fields.next_field().map_err(|error| error.with_message_type(ty.short_name()))?
+        {
             // Encoders keep number order: it is usually the same slot or the next one.
             let is_at = |at: usize| ty.slots.get(at).is_some_and(|slot| slot.number == number);
             at = match (is_at(at), is_at(at + 1)) {
@@ -55,7 +57,7 @@ impl<'b> MessageDecoder<'b> {
                 _ => match ty.slots.binary_search_by_key(&number, |slot| slot.number) {
                     Ok(at) => at,
                     Err(_) => match value {
-                        Wire::Illegal(kind) => return Err(wire::Error::NoWireType(kind).into()),
+                        WireValue::Illegal(kind) => return Err(protowire::WireError::NoWireType(kind).into()),
                         _ => continue,
                     },
                 },
@@ -63,9 +65,9 @@ impl<'b> MessageDecoder<'b> {
             match ty.slots[at].content {
                 SlotContent::Nested(id) => {
                     let inner = schema().get(id);
-                    let Wire::Bytes(bytes) = value else {
+                    let WireValue::Bytes(bytes) = value else {
                         return Err(ProtobufError::WireType {
-                            wire: value.kind(),
+                            wire: value.wire_type(),
                             field: inner.short_name().to_owned(),
                         });
                     };
@@ -78,7 +80,7 @@ impl<'b> MessageDecoder<'b> {
         Ok(())
     }
 
-    fn decode_field(&mut self, field: &StructField, value: Wire, map: &mut Map) -> Decoded<()> {
+    fn decode_field(&mut self, field: &StructField, value: WireValue, map: &mut Map) -> Decoded<()> {
         match &field.ty {
             FieldType::List(inner) => {
                 let Value::Array(items) = self.field_entry(field, map, || Value::Array(Vec::new()))? else {
@@ -118,7 +120,7 @@ impl<'b> MessageDecoder<'b> {
                 }
                 let before = map.len();
                 if map.insert(field.name.to_owned(), value).is_none() {
-                    self.budget.entry(before, field.name.len())?;
+                    self.budget.charge_map_entry(before, field.name.len())?;
                 }
                 Ok(())
             }
@@ -128,10 +130,10 @@ impl<'b> MessageDecoder<'b> {
     /// Returns the entry of a field in its struct, inserting it if absent.
     fn field_entry<'m>(&mut self, field: &StructField, map: &'m mut Map, new: fn() -> Value) -> Decoded<&'m mut Value> {
         if !map.contains_key(field.name) {
-            self.budget.entry(map.len(), field.name.len())?;
+            self.budget.charge_map_entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
         }
-        map.get_mut(field.name).ok_or(wire::Error::End.into())
+        map.get_mut(field.name).ok_or(protowire::WireError::End.into())
     }
 
     /// Decodes one list element, or several packed ones.
@@ -139,24 +141,24 @@ impl<'b> MessageDecoder<'b> {
         &mut self,
         field: &StructField,
         inner: &FieldType,
-        value: Wire,
+        value: WireValue,
         items: &mut Vec<Value>,
     ) -> Decoded<()> {
         use FieldType::{Bool, Double, Int32, Int64};
         let mut packed = match (inner, value) {
-            (Int32 | Int64 | Bool | Double, Wire::Bytes(bytes)) => Reader::new(bytes),
+            (Int32 | Int64 | Bool | Double, WireValue::Bytes(bytes)) => WireReader::new(bytes),
             _ => {
-                self.budget.element()?;
+                self.budget.charge_list_element()?;
                 items.push(self.decode_element(field, inner, value)?);
                 return Ok(());
             }
         };
-        while !packed.at_end() {
+        while !packed.is_at_end() {
             let value = match inner {
-                FieldType::Double => Wire::Fixed64(packed.fixed64()?),
-                _ => Wire::Varint(packed.varint()?),
+                FieldType::Double => WireValue::Fixed64(packed.read_fixed64()?),
+                _ => WireValue::Varint(packed.read_varint()?),
             };
-            self.budget.element()?;
+            self.budget.charge_list_element()?;
             items.push(self.decode_element(field, inner, value)?);
         }
         Ok(())
@@ -167,11 +169,11 @@ impl<'b> MessageDecoder<'b> {
         &mut self,
         field: &StructField,
         inner: &FieldType,
-        value: Wire,
+        value: WireValue,
         items: &mut Vec<Value>,
     ) -> Decoded<()> {
-        let mut fields = Reader::new(expect_bytes(field, value)?);
-        while let Some((number, value)) = fields.field()? {
+        let mut fields = WireReader::new(expect_bytes(field, value)?);
+        while let Some((number, value)) = fields.next_field()? {
             if number == 1 {
                 self.decode_item(field, inner, value, items)?;
             }
@@ -183,12 +185,12 @@ impl<'b> MessageDecoder<'b> {
         &mut self,
         field: &StructField,
         inner: &FieldType,
-        value: Wire,
+        value: WireValue,
         entries: &mut Map,
     ) -> Decoded<()> {
-        let mut fields = Reader::new(expect_bytes(field, value)?);
+        let mut fields = WireReader::new(expect_bytes(field, value)?);
         let (mut key, mut found) = (String::new(), None);
-        while let Some((number, value)) = fields.field()? {
+        while let Some((number, value)) = fields.next_field()? {
             match number {
                 1 => key = decode_text(expect_bytes(field, value)?),
                 2 => found = Some(self.decode_element(field, inner, value)?),
@@ -196,7 +198,7 @@ impl<'b> MessageDecoder<'b> {
             }
         }
         if !entries.contains_key(&key) {
-            self.budget.entry(entries.len(), key.len())?;
+            self.budget.charge_map_entry(entries.len(), key.len())?;
         }
         let value = match found {
             Some(value) => value,
@@ -207,34 +209,39 @@ impl<'b> MessageDecoder<'b> {
         Ok(())
     }
 
-    fn decode_element(&mut self, field: &StructField, ty: &FieldType, value: Wire) -> Decoded<Value> {
+    fn decode_element(&mut self, field: &StructField, ty: &FieldType, value: WireValue) -> Decoded<Value> {
         Ok(match (ty, value) {
-            (FieldType::String, Wire::Bytes(bytes)) => {
-                self.budget.text(bytes.len())?;
+            (FieldType::String, WireValue::Bytes(bytes)) => {
+                self.budget.charge_string(bytes.len())?;
                 Value::String(decode_text(bytes))
             }
-            (FieldType::Bool, Wire::Varint(value)) => Value::Bool(value != 0),
-            (FieldType::Int32, Wire::Varint(value)) => (value as i32).into(),
-            (FieldType::Int64, Wire::Varint(value)) => (value as i64).into(),
-            (FieldType::Double, Wire::Fixed64(bits)) => {
+            (FieldType::Bool, WireValue::Varint(value)) => Value::Bool(value != 0),
+            (FieldType::Int32, WireValue::Varint(value)) => (value as i32).into(),
+            (FieldType::Int64, WireValue::Varint(value)) => (value as i64).into(),
+            (FieldType::Double, WireValue::Fixed64(bits)) => {
                 let value = f64::from_bits(bits);
-                json::float(value).ok_or_else(|| invalid_value(field, format!("unsupported value: {value}")))?
+                json::number_from_float(value)
+                    .ok_or_else(|| invalid_value(field, format!("unsupported value: {value}")))?
             }
-            (FieldType::Bytes, Wire::Bytes(bytes)) => {
-                self.budget.text(bytes.len() / 3 * 4 + 4)?;
+            (FieldType::Bytes, WireValue::Bytes(bytes)) => {
+                self.budget.charge_string(bytes.len() / 3 * 4 + 4)?;
                 Value::String(BASE64_STANDARD.encode(bytes))
             }
-            (FieldType::Time, Wire::Bytes(bytes)) => decode_time(field, bytes, false)?,
-            (FieldType::MicroTime, Wire::Bytes(bytes)) => decode_time(field, bytes, true)?,
-            (FieldType::Duration, Wire::Bytes(bytes)) => duration::write(last_varint(bytes, 1)? as i64).into(),
-            (FieldType::Quantity, Wire::Bytes(bytes)) => decode_quantity(field, bytes)?,
-            (FieldType::IntOrString, Wire::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
-            (FieldType::Raw, Wire::Bytes(bytes)) => match field.schema_shape {
+            (FieldType::Time, WireValue::Bytes(bytes)) => decode_time(field, bytes, false)?,
+            (FieldType::MicroTime, WireValue::Bytes(bytes)) => decode_time(field, bytes, true)?,
+            (FieldType::Duration, WireValue::Bytes(bytes)) => {
+                duration::format_duration(last_varint(bytes, 1)? as i64).into()
+            }
+            (FieldType::Quantity, WireValue::Bytes(bytes)) => decode_quantity(field, bytes)?,
+            (FieldType::IntOrString, WireValue::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
+            (FieldType::Raw, WireValue::Bytes(bytes)) => match field.schema_shape {
                 Some(shapes) => self.decode_schema_shape(field, shapes, bytes)?,
                 None => self.decode_raw(bytes)?,
             },
-            (FieldType::Struct(id), Wire::Bytes(bytes)) => Value::Object(self.decode_struct(schema().get(*id), bytes)?),
-            (FieldType::List(inner), Wire::Bytes(_)) => {
+            (FieldType::Struct(id), WireValue::Bytes(bytes)) => {
+                Value::Object(self.decode_struct(schema().get(*id), bytes)?)
+            }
+            (FieldType::List(inner), WireValue::Bytes(_)) => {
                 let mut items = Vec::new();
                 self.decode_wrapped_list(field, inner, value, &mut items)?;
                 Value::Array(items)
@@ -245,17 +252,17 @@ impl<'b> MessageDecoder<'b> {
 
     fn decode_int_or_string(&mut self, field: &StructField, bytes: &[u8]) -> Decoded<Value> {
         let (mut kind, mut number, mut string) = (0, 0, String::new());
-        let mut fields = Reader::new(bytes);
-        while let Some(part) = fields.field()? {
+        let mut fields = WireReader::new(bytes);
+        while let Some(part) = fields.next_field()? {
             match part {
-                (1, Wire::Varint(value)) => kind = value,
-                (2, Wire::Varint(value)) => number = value as i32,
-                (3, Wire::Bytes(bytes)) => string = decode_text(bytes),
+                (1, WireValue::Varint(value)) => kind = value,
+                (2, WireValue::Varint(value)) => number = value as i32,
+                (3, WireValue::Bytes(bytes)) => string = decode_text(bytes),
                 (1..=3, value) => return Err(wrong_wire_type(field, value)),
                 _ => {}
             }
         }
-        self.budget.text(string.len())?;
+        self.budget.charge_string(string.len())?;
         match kind {
             0 => Ok(number.into()),
             1 => Ok(string.into()),
@@ -269,9 +276,9 @@ impl<'b> MessageDecoder<'b> {
             return Err(ProtobufError::Depth);
         }
         let mut raw: &[u8] = b"";
-        let mut fields = Reader::new(bytes);
-        while let Some((number, value)) = fields.field()? {
-            if let (1, Wire::Bytes(bytes)) = (number, value) {
+        let mut fields = WireReader::new(bytes);
+        while let Some((number, value)) = fields.next_field()? {
+            if let (1, WireValue::Bytes(bytes)) = (number, value) {
                 raw = bytes;
             }
         }
@@ -292,10 +299,10 @@ impl<'b> MessageDecoder<'b> {
         let inner =
             if matches!(shapes, SchemaShape::SchemaOrStrings(_)) { FieldType::String } else { FieldType::Struct(id) };
         let (mut allows, mut schema, mut items) = (false, None, Vec::new());
-        let mut fields = Reader::new(bytes);
-        while let Some((number, value)) = fields.field()? {
+        let mut fields = WireReader::new(bytes);
+        while let Some((number, value)) = fields.next_field()? {
             match (number, value) {
-                (1, Wire::Varint(value)) => allows = value != 0,
+                (1, WireValue::Varint(value)) => allows = value != 0,
                 (number, value) if number == one => {
                     schema = Some(self.decode_element(field, &FieldType::Struct(id), value)?)
                 }
@@ -313,29 +320,29 @@ impl<'b> MessageDecoder<'b> {
     }
 }
 
-fn expect_bytes<'a>(field: &StructField, value: Wire<'a>) -> Decoded<&'a [u8]> {
+fn expect_bytes<'a>(field: &StructField, value: WireValue<'a>) -> Decoded<&'a [u8]> {
     match value {
-        Wire::Bytes(bytes) => Ok(bytes),
+        WireValue::Bytes(bytes) => Ok(bytes),
         _ => Err(wrong_wire_type(field, value)),
     }
 }
 
 /// The error of a wrong wire type; Go names the field by its struct.
-fn wrong_wire_type(field: &StructField, value: Wire) -> ProtobufError {
+fn wrong_wire_type(field: &StructField, value: WireValue) -> ProtobufError {
     let name = match (field.name, field.type_name.rsplit('.').next()) {
         ("metadata", Some(ty @ ("ObjectMeta" | "ListMeta"))) => ty.to_owned(),
         ("uid", _) => "UID".to_owned(),
         (name, _) => name[..1].to_ascii_uppercase() + &name[1..],
     };
-    ProtobufError::WireType { wire: value.kind(), field: name }
+    ProtobufError::WireType { wire: value.wire_type(), field: name }
 }
 
 /// Returns the last varint with a field number; 0 if absent.
 fn last_varint(bytes: &[u8], wanted: u32) -> Decoded<u64> {
     let mut found = 0;
-    let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.field()? {
-        if let Wire::Varint(value) = value
+    let mut fields = WireReader::new(bytes);
+    while let Some((number, value)) = fields.next_field()? {
+        if let WireValue::Varint(value) = value
             && number == wanted
         {
             found = value;
@@ -354,14 +361,14 @@ fn decode_time(field: &StructField, bytes: &[u8], micros: bool) -> Decoded<Value
     let time = Timestamp::from_second(seconds)
         .and_then(|time| time.checked_add(jiff::SignedDuration::from_nanos(nanos.into())));
     let time = time.map_err(|error| invalid_value(field, error.to_string()))?;
-    Ok(if micros { time::micros(time) } else { time::seconds(time) }.into())
+    Ok(if micros { time::format_micros(time) } else { time::format_seconds(time) }.into())
 }
 
 fn decode_quantity(field: &StructField, bytes: &[u8]) -> Decoded<Value> {
     let mut string = None;
-    let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.field()? {
-        if let (1, Wire::Bytes(bytes)) = (number, value) {
+    let mut fields = WireReader::new(bytes);
+    while let Some((number, value)) = fields.next_field()? {
+        if let (1, WireValue::Bytes(bytes)) = (number, value) {
             string = Some(decode_text(bytes));
         }
     }
@@ -369,7 +376,7 @@ fn decode_quantity(field: &StructField, bytes: &[u8]) -> Decoded<Value> {
     if quantity::is_canonical(&string) {
         return Ok(string.into());
     }
-    Quantity::canonical(&string).map(Value::from).map_err(|fault| invalid_value(field, fault.to_owned()))
+    Quantity::canonicalize(&string).map(Value::from).map_err(|error| invalid_value(field, error.to_string()))
 }
 
 fn invalid_value(field: &StructField, message: String) -> ProtobufError {
@@ -378,5 +385,5 @@ fn invalid_value(field: &StructField, message: String) -> ProtobufError {
 
 /// Decodes text as Go writes it to JSON: invalid UTF-8 becomes U+FFFD.
 fn decode_text(bytes: &[u8]) -> String {
-    json::replace_invalid(bytes).into_owned()
+    json::replace_invalid_utf8(bytes).into_owned()
 }

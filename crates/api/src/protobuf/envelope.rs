@@ -1,7 +1,7 @@
 //! The protobuf envelope (`runtime.Unknown`): four magic bytes, then a message with `apiVersion`, `kind` and the
 //! object.
 
-use formats::wire::{self, Reader, Wire};
+use formats::protowire::{self, WireReader, WireValue};
 
 use super::ProtobufError;
 
@@ -36,14 +36,14 @@ pub fn seal_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 pub fn envelope_around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(api_version.len() + kind.len() + 32);
     head.extend_from_slice(MAGIC);
-    wire::message(&mut head, 1, |out| {
-        wire::bytes(out, 1, api_version.as_bytes());
-        wire::bytes(out, 2, kind.as_bytes());
+    protowire::append_message_field(&mut head, 1, |out| {
+        protowire::append_bytes_field(out, 1, api_version.as_bytes());
+        protowire::append_bytes_field(out, 2, kind.as_bytes());
     });
-    wire::announce(&mut head, 2, length);
+    protowire::append_length_prefix(&mut head, 2, length);
     let mut tail = Vec::new();
-    wire::bytes(&mut tail, 3, b"");
-    wire::bytes(&mut tail, 4, b"");
+    protowire::append_bytes_field(&mut tail, 3, b"");
+    protowire::append_bytes_field(&mut tail, 4, b"");
     (head, tail)
 }
 
@@ -53,18 +53,18 @@ pub fn open_envelope(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
         None if bytes.is_empty() => return Err(ProtobufError::Empty),
         None => return Err(ProtobufError::Prefix),
         Some(b"") => return Err(ProtobufError::EmptyBody),
-        Some(rest) => Reader::new(rest),
+        Some(rest) => WireReader::new(rest),
     };
     let mut unknown = UnknownObject::default();
-    while let Some((number, value)) = fields.field().map_err(|error| error.within("Unknown"))? {
+    while let Some((number, value)) = fields.next_field().map_err(|error| error.with_message_type("Unknown"))? {
         match (number, value) {
-            (1, Wire::Bytes(bytes)) => read_type_meta(bytes, &mut unknown)?,
-            (2, Wire::Bytes(bytes)) => unknown.raw = bytes,
-            (3, Wire::Bytes(bytes)) => unknown.encoding = decode_text(bytes),
-            (4, Wire::Bytes(bytes)) => unknown.content_type = decode_text(bytes),
+            (1, WireValue::Bytes(bytes)) => read_type_meta(bytes, &mut unknown)?,
+            (2, WireValue::Bytes(bytes)) => unknown.raw = bytes,
+            (3, WireValue::Bytes(bytes)) => unknown.encoding = decode_text(bytes),
+            (4, WireValue::Bytes(bytes)) => unknown.content_type = decode_text(bytes),
             (1..=4, value) => {
                 let field = ["TypeMeta", "Raw", "ContentEncoding", "ContentType"][number as usize - 1].to_owned();
-                return Err(ProtobufError::WireType { wire: value.kind(), field });
+                return Err(ProtobufError::WireType { wire: value.wire_type(), field });
             }
             _ => {}
         }
@@ -73,14 +73,14 @@ pub fn open_envelope(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
 }
 
 fn read_type_meta(bytes: &[u8], unknown: &mut UnknownObject<'_>) -> Result<(), ProtobufError> {
-    let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.field().map_err(|error| error.within("TypeMeta"))? {
+    let mut fields = WireReader::new(bytes);
+    while let Some((number, value)) = fields.next_field().map_err(|error| error.with_message_type("TypeMeta"))? {
         match (number, value) {
-            (1, Wire::Bytes(bytes)) => unknown.api_version = decode_text(bytes),
-            (2, Wire::Bytes(bytes)) => unknown.kind = decode_text(bytes),
+            (1, WireValue::Bytes(bytes)) => unknown.api_version = decode_text(bytes),
+            (2, WireValue::Bytes(bytes)) => unknown.kind = decode_text(bytes),
             (1 | 2, value) => {
                 let field = ["APIVersion", "Kind"][number as usize - 1].to_owned();
-                return Err(ProtobufError::WireType { wire: value.kind(), field });
+                return Err(ProtobufError::WireType { wire: value.wire_type(), field });
             }
             _ => {}
         }

@@ -7,11 +7,11 @@ mod decode;
 mod encode;
 mod envelope;
 
-use formats::wire;
+use formats::protowire;
 
 use crate::{
     Map, Value,
-    budget::{Budget, Exceeded},
+    budget::{MemoryBudget, MemoryLimitExceeded},
     json,
     schema::{ApiSchema, Resource, TypeId, schema},
 };
@@ -29,7 +29,7 @@ pub enum ProtobufError {
     Prefix,
     /// The wire format is malformed.
     #[error(transparent)]
-    Wire(#[from] wire::Error),
+    Wire(#[from] protowire::WireError),
     /// The input is empty.
     #[error("empty data")]
     Empty,
@@ -71,10 +71,10 @@ pub enum ProtobufError {
     Size,
     /// The memory budget is exceeded.
     #[error(transparent)]
-    Memory(#[from] Exceeded),
+    Memory(#[from] MemoryLimitExceeded),
     /// Embedded JSON is malformed.
     #[error(transparent)]
-    Json(#[from] json::Error),
+    Json(#[from] json::JsonError),
 }
 
 /// Encodes an object of a resource in an envelope. A known `apiVersion` and `kind` of the object take precedence:
@@ -105,7 +105,9 @@ pub fn encode_as(ty: TypeId, object: &Value) -> Vec<u8> {
 /// Encodes an object as an item of a list.
 pub fn encode_list_item(resource: &Resource, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    wire::message(&mut out, 2, |out| encode::encode_struct(out, schema().get(resource.ty), item.as_object()));
+    protowire::append_message_field(&mut out, 2, |out| {
+        encode::encode_struct(out, schema().get(resource.ty), item.as_object())
+    });
     out
 }
 
@@ -113,7 +115,9 @@ pub fn encode_list_item(resource: &Resource, item: &Value) -> Vec<u8> {
 pub fn list_envelope(resource: &Resource, metadata: &Value, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut first = Vec::new();
     if let Some(ty) = schema().type_named("meta/v1.ListMeta") {
-        wire::message(&mut first, 1, |out| encode::encode_struct(out, schema().get(ty), metadata.as_object()));
+        protowire::append_message_field(&mut first, 1, |out| {
+            encode::encode_struct(out, schema().get(ty), metadata.as_object())
+        });
     }
     let kind = format!("{}List", resource.kind);
     let (mut head, tail) = envelope::envelope_around(&resource.api_version(), &kind, first.len() + length);
@@ -125,8 +129,8 @@ pub fn list_envelope(resource: &Resource, metadata: &Value, length: usize) -> (V
 pub fn encode_watch_event(kind: &str, object: &Value) -> Vec<u8> {
     let inner = encode_declared(object).unwrap_or_else(|| object.to_string().into_bytes());
     let mut out = Vec::with_capacity(inner.len() + 32);
-    wire::bytes(&mut out, 1, kind.as_bytes());
-    wire::message(&mut out, 2, |out| wire::bytes(out, 1, &inner));
+    protowire::append_bytes_field(&mut out, 1, kind.as_bytes());
+    protowire::append_message_field(&mut out, 2, |out| protowire::append_bytes_field(out, 1, &inner));
     out
 }
 
@@ -138,7 +142,7 @@ pub fn encode_frame(message: &[u8]) -> Vec<u8> {
 
 /// Decodes the object in an envelope, canonical, with `apiVersion` and `kind`.
 pub fn decode_object(bytes: &[u8]) -> Result<Value, ProtobufError> {
-    decode_enveloped(bytes, &mut Budget::default(), 0)
+    decode_enveloped(bytes, &mut MemoryBudget::default(), 0)
 }
 
 /// Opens an envelope without decoding the object.
@@ -154,7 +158,7 @@ pub fn decode_as(ty: TypeId, raw: &[u8]) -> Result<Value, ProtobufError> {
     if raw.len() > json::MAX_SIZE {
         return Err(ProtobufError::Size);
     }
-    let map = decode::MessageDecoder::new(&mut Budget::default(), 0).decode_struct(schema().get(ty), raw)?;
+    let map = decode::MessageDecoder::new(&mut MemoryBudget::default(), 0).decode_struct(schema().get(ty), raw)?;
     Ok(Value::Object(map))
 }
 
@@ -165,7 +169,7 @@ pub fn decode_watch_event(message: &[u8]) -> Result<(String, Value), ProtobufErr
     Ok((event["type"].as_str().unwrap_or_default().to_owned(), event["object"].take()))
 }
 
-fn decode_enveloped(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Value, ProtobufError> {
+fn decode_enveloped(bytes: &[u8], budget: &mut MemoryBudget, depth: usize) -> Result<Value, ProtobufError> {
     let unknown_object = open_object(bytes)?;
     let UnknownObject { api_version, kind, raw, .. } = &unknown_object;
     if !unknown_object.encoding.is_empty() {
@@ -254,17 +258,17 @@ mod tests {
     fn malformed_bytes_are_rejected() {
         assert_eq!(decode_object(b"{}"), Err(ProtobufError::Prefix));
         let ty = schema().type_named("core/v1.Pod").unwrap();
-        assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(wire::Error::End.into()));
+        assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(protowire::WireError::End.into()));
         assert_eq!(decode_as(ty, b"\x9b\x06\x9c\x06"), decode_as(ty, b""), "groups are skipped");
         let schema_type = schema().type_named("apiextensions/v1.JSONSchemaProps").unwrap();
         let mut deep = Vec::new();
         for _ in 0..1000 {
             let mut outer = Vec::new();
-            wire::bytes(&mut outer, 28, &deep);
+            protowire::append_bytes_field(&mut outer, 28, &deep);
             deep = outer;
         }
         assert_eq!(decode_as(schema_type, &deep), Err(ProtobufError::Depth));
         let spec = schema().type_named("core/v1.PodSpec").unwrap();
-        assert_eq!(decode_as(spec, &[0x12, 0].repeat(1_000_000)), Err(ProtobufError::Memory(Exceeded)));
+        assert_eq!(decode_as(spec, &[0x12, 0].repeat(1_000_000)), Err(ProtobufError::Memory(MemoryLimitExceeded)));
     }
 }

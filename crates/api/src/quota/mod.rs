@@ -72,7 +72,7 @@ impl QuotaResource<'_> {
 
     /// Returns the usage of an object. `now` is in seconds.
     pub fn usage(self, object: &Value, now: i64) -> ResourceList {
-        let one = Quantity::whole(1);
+        let one = Quantity::from_integer(1);
         let mut used = ResourceList::from([(self.object_count_name(), one)]);
         if self.is_core("pods") {
             resource_list::add_resources(&mut used, &pods::pod_usage(object, now));
@@ -132,7 +132,7 @@ fn service_usage(service: &Value) -> ResourceList {
         "NodePort" | "LoadBalancer" => ports.len(),
         _ => 0,
     };
-    let whole = |count: usize| Quantity::whole(i64::try_from(count).unwrap_or(i64::MAX));
+    let whole = |count: usize| Quantity::from_integer(i64::try_from(count).unwrap_or(i64::MAX));
     ResourceList::from([
         ("services".to_owned(), whole(1)),
         ("services.nodeports".to_owned(), whole(node_ports)),
@@ -145,7 +145,7 @@ fn claim_usage(claim: &Value) -> ResourceList {
         "" => meta::string_at(claim, &["spec", "storageClassName"]),
         class => class,
     };
-    let mut used = ResourceList::from([(CLAIM_RESOURCES[0].to_owned(), Quantity::whole(1))]);
+    let mut used = ResourceList::from([(CLAIM_RESOURCES[0].to_owned(), Quantity::from_integer(1))]);
     let asked = Quantity::parse(meta::string_at(claim, &["spec", "resources", "requests", "storage"]));
     let given = Quantity::parse(meta::string_at(claim, &["status", "allocatedResources", "storage"]));
     if let Some(asked) = asked {
@@ -177,7 +177,7 @@ fn device_usage(claim: &Value) -> ResourceList {
             _ => meta::integer_at(request, &["count"]),
         };
         let class = meta::string_at(request, &["deviceClassName"]);
-        ResourceList::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Quantity::whole(number))])
+        ResourceList::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Quantity::from_integer(number))])
     };
     let mut used = ResourceList::new();
     for request in meta::list_at(claim, &["spec", "devices", "requests"]) {

@@ -41,7 +41,7 @@ pub fn pod_usage(pod: &Value, now: i64) -> ResourceList {
 
 /// Maps requests and limits to the resource names of quotas.
 fn quota_usage(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
-    let mut used = ResourceList::from([("pods".to_owned(), Quantity::whole(1))]);
+    let mut used = ResourceList::from([("pods".to_owned(), Quantity::from_integer(1))]);
     for (name, amount) in requests {
         if COMPUTE_RESOURCES.contains(&name.as_str()) || name.starts_with("hugepages-") {
             used.insert(name.clone(), *amount);

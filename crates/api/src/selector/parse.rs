@@ -105,7 +105,7 @@ impl<'t> SelectorParser<'t> {
         let SelectorToken::Word(key) = token else {
             return Err(format!("found '{}', expected: identifier", token.text()));
         };
-        if let Some(fault) = join_errors(names::qualified(key)) {
+        if let Some(fault) = join_errors(names::check_qualified_name(key)) {
             return Err(format!("<nil>: Invalid value: {key:?}: {fault}"));
         }
         let operator = match self.peek() {
@@ -131,7 +131,7 @@ impl<'t> SelectorParser<'t> {
             faults.push(format!("values[0]: Invalid value: {value:?}: {why}"));
         }
         for (at, value) in values.iter().enumerate() {
-            let fault = join_errors(names::label_value(value));
+            let fault = join_errors(names::check_label_value(value));
             faults.extend(fault.map(|fault| format!("values[{at}][{key}]: Invalid value: {value:?}: {fault}")));
         }
         match faults.as_slice() {

@@ -50,7 +50,7 @@ type ConditionFunction = fn(&PrintedObject, &str, &str) -> bool;
 /// The functions of cells, called with a path or name.
 const CELL_FUNCTIONS: &[(&str, CellFunction)] = &[
     ("age", |row, path| row.age_at(path).into()),
-    ("human", |row, path| time::human(row.integer_at(path)).into()),
+    ("human", |row, path| time::human_duration(row.integer_at(path)).into()),
     ("raw", |row, path| row.value_at(path).cloned().unwrap_or_default()),
     ("quantity", |row, path| row.quantity_at(path).into()),
     ("labels", |row, path| format_labels(row.value_at(path)).into()),

@@ -39,7 +39,7 @@ impl RestartCount {
     fn format_restarts(&self, now: Timestamp) -> String {
         match self.last {
             Some(last) if self.count != 0 => {
-                format!("{} ({} ago)", self.count, time::human(now.as_second() - last.as_second()))
+                format!("{} ({} ago)", self.count, time::human_duration(now.as_second() - last.as_second()))
             }
             _ => self.count.to_string(),
         }

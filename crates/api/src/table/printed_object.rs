@@ -67,7 +67,7 @@ impl<'a> PrintedObject<'a> {
 
     /// The age of a timestamp.
     pub fn age_at(&self, path: &str) -> String {
-        time::age(Some(self.string_at(path)), self.now)
+        time::format_age(Some(self.string_at(path)), self.now)
     }
 
     /// Formats the quantity at a path; 0 if absent.

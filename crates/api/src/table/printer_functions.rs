@@ -117,7 +117,7 @@ fn controller_cell(row: &PrintedObject) -> Value {
 fn job_duration_cell(row: &PrintedObject) -> Value {
     let Some(start) = time::parse(row.string_at("status.startTime")) else { return "".into() };
     let end = time::parse(row.string_at("status.completionTime")).unwrap_or(row.now);
-    time::human(end.as_second() - start.as_second()).into()
+    time::human_duration(end.as_second() - start.as_second()).into()
 }
 
 fn metrics_cell(row: &PrintedObject) -> Value {

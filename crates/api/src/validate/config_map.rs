@@ -14,7 +14,7 @@ pub(super) fn decoded_length(text: &str) -> usize {
 fn validate_keys(data: &FieldCursor, size: fn(&str) -> usize, e: &mut ErrorList) -> usize {
     data.entries()
         .map(|(key, value)| {
-            value.check_format_as(e, key, names::config_key);
+            value.check_format_as(e, key, names::check_config_key);
             size(value.text())
         })
         .sum()

@@ -5,8 +5,8 @@ use formats::cron;
 
 /// Validates a schedule. A time zone belongs in its own field, except where the stored schedule has one.
 pub fn validate_schedule(at: &FieldCursor, e: &mut ErrorList) {
-    if let Err(why) = cron::check(at.text()) {
-        at.invalid_text(e, why);
+    if let Err(why) = cron::validate_schedule(at.text()) {
+        at.invalid_text(e, why.0);
     }
     if !at.text().contains("TZ") {
         return;

@@ -36,7 +36,7 @@ pub fn validate_request_name(at: &FieldCursor, e: &mut ErrorList) {
     if parts.len() > 2 {
         return at.invalid_text(e, NOT_A_REQUEST);
     }
-    parts.iter().for_each(|part| at.check_format_as(e, part, names::label));
+    parts.iter().for_each(|part| at.check_format_as(e, part, names::check_dns1123_label));
     let object = at.root();
     let (own, inner) = (object.get("spec"), object.get("spec"));
     let inner = inner.get("spec");
@@ -73,15 +73,22 @@ fn check_attribute_name(at: &FieldCursor, name: &str, e: &mut ErrorList) {
         _ => return,
     };
     if let Some(domain) = domain {
-        check_name_part(at, domain, "the domain must not be empty", 63, names::subdomain_caseless, e);
+        check_name_part(at, domain, "the domain must not be empty", 63, names::check_caseless_subdomain, e);
     }
     if domain.is_some() && id.is_empty() {
         return at.invalid_as(e, "", "the name must not be empty");
     }
-    check_name_part(at, id, "", 32, names::c_identifier, e);
+    check_name_part(at, id, "", 32, names::check_c_identifier, e);
 }
 
-fn check_name_part(at: &FieldCursor, text: &str, missing: &str, most: usize, form: names::Form, e: &mut ErrorList) {
+fn check_name_part(
+    at: &FieldCursor,
+    text: &str,
+    missing: &str,
+    most: usize,
+    form: names::NameValidator,
+    e: &mut ErrorList,
+) {
     if text.is_empty() && !missing.is_empty() {
         return at.invalid_as(e, "", missing);
     }
@@ -98,7 +105,7 @@ pub fn validate_binding_conditions(at: &FieldCursor, e: &mut ErrorList) {
         if list.len() > 4 {
             list.too_many(e, 4);
         } else {
-            list.items().for_each(|condition| condition.check_format(e, names::qualified));
+            list.items().for_each(|condition| condition.check_format(e, names::check_qualified_name));
         }
     }
     wanted.for_each_duplicate(|condition| condition.text(), |condition, text| condition.duplicate(e, text));
@@ -182,7 +189,7 @@ pub fn validate_reserved_for(claim: &FieldCursor, e: &mut ErrorList) {
 
 /// Validates a pool name: subdomains separated by slashes.
 pub fn validate_pool_name(at: &FieldCursor, e: &mut ErrorList) {
-    at.text().split('/').for_each(|part| at.check_format_as(e, part, names::subdomain));
+    at.text().split('/').for_each(|part| at.check_format_as(e, part, names::check_dns1123_subdomain));
 }
 
 /// As [`validate_pool_name`], with the wording of declarative validation.
@@ -195,7 +202,7 @@ pub fn validate_segmented_pool_name(at: &FieldCursor, e: &mut ErrorList) {
             at.invalid_text(e, format!("segment {index}: must not be empty"));
             continue;
         }
-        names::subdomain(part)
+        names::check_dns1123_subdomain(part)
             .into_iter()
             .for_each(|fault| at.invalid_as(e, part, format!("segment {index}: {fault}")));
     }

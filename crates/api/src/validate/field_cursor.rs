@@ -347,29 +347,29 @@ impl FieldCursor<'_, '_> {
     /// Requires a present integer to be in a range.
     pub fn require_in_range(&self, e: &mut ErrorList, low: i64, high: i64) {
         if self.exists() && !(low..=high).contains(&self.int()) {
-            self.invalid(e, names::range(low, high));
+            self.invalid(e, names::inclusive_range_error(low, high));
         }
     }
 
     /// Checks the format of the string.
-    pub fn check_format(&self, e: &mut ErrorList, form: names::Form) {
+    pub fn check_format(&self, e: &mut ErrorList, form: names::NameValidator) {
         self.check_format_as(e, self.text(), form);
     }
 
     /// As [`Self::check_format`], for a part of the value.
-    pub fn check_format_as(&self, e: &mut ErrorList, text: &str, form: names::Form) {
+    pub fn check_format_as(&self, e: &mut ErrorList, text: &str, form: names::NameValidator) {
         form(text).into_iter().for_each(|fault| self.invalid_as(e, text, fault));
     }
 
     /// Requires a string of a format.
-    pub fn require_format(&self, e: &mut ErrorList, form: names::Form) {
+    pub fn require_format(&self, e: &mut ErrorList, form: names::NameValidator) {
         if self.require_value(e) {
             self.check_format(e, form);
         }
     }
 
     /// Checks the format of a string that is not empty.
-    pub fn check_optional_format(&self, e: &mut ErrorList, form: names::Form) {
+    pub fn check_optional_format(&self, e: &mut ErrorList, form: names::NameValidator) {
         if !self.text().is_empty() {
             self.check_format(e, form);
         }

@@ -77,7 +77,7 @@ impl<T: Into<Value>> From<T> for BadValue {
 impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadValue::Value(Value::String(text)) => f.write_str(&render::quoted(text)),
+            BadValue::Value(Value::String(text)) => f.write_str(&render::go_quote(text)),
             BadValue::Value(Value::Number(number)) => f.write_str(&json::go_number(number)),
             BadValue::Value(value) => f.write_str(&render::render_json(value)),
             BadValue::Rendered(text) => f.write_str(text),
@@ -145,7 +145,7 @@ impl FieldError {
 
     /// Builds an error about an unsupported value.
     pub fn not_supported(field: impl Into<String>, value: impl Into<BadValue>, supported: &[&str]) -> Self {
-        let list = supported.iter().map(|text| render::quoted(text)).collect::<Vec<_>>().join(", ");
+        let list = supported.iter().map(|text| render::go_quote(text)).collect::<Vec<_>>().join(", ");
         let message = if supported.is_empty() { list } else { format!("supported values: {list}") };
         Self::new(field, FieldErrorType::NotSupported(value.into()), message)
     }

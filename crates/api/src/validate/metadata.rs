@@ -12,7 +12,7 @@ const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeleti
 #[derive(Clone, Copy)]
 pub(super) struct MetadataRules {
     /// The name format.
-    pub name: names::Form,
+    pub name: names::NameValidator,
     /// Whether objects are namespaced.
     pub namespaced: bool,
     /// Whether unqualified finalizers must be standard ones.
@@ -49,7 +49,7 @@ fn validate_namespace(meta: &FieldCursor, namespaced: bool, e: &mut ErrorList) {
             namespace.forbidden(e, "not allowed on this type");
         }
     } else {
-        namespace.require_format(e, names::label);
+        namespace.require_format(e, names::check_dns1123_label);
     }
 }
 
@@ -105,7 +105,8 @@ pub(super) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<Str
     new.dedup();
     let told = |name: &str| {
         let place = format!("metadata.finalizers: {name:?}");
-        let mut out: Vec<String> = names::qualified(name).iter().map(|fault| format!("{place}: {fault}")).collect();
+        let mut out: Vec<String> =
+            names::check_qualified_name(name).iter().map(|fault| format!("{place}: {fault}")).collect();
         if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
             let path = if name.contains('.') { " including a path (/)" } else { "" };
             let why = "to avoid accidental conflicts with other finalizer writers";
@@ -142,7 +143,7 @@ pub fn validate_only_labels(meta: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_annotations(at: &FieldCursor, e: &mut ErrorList) {
     let mut size = 0;
     for (key, value) in at.entries() {
-        for fault in names::qualified(&key.to_lowercase()) {
+        for fault in names::check_qualified_name(&key.to_lowercase()) {
             at.invalid_as(e, key, fault);
         }
         size += key.len() + value.text().len();
@@ -184,7 +185,7 @@ fn validate_owner_references(at: &FieldCursor, e: &mut ErrorList) {
 }
 
 fn validate_finalizers(at: &FieldCursor, e: &mut ErrorList) {
-    at.texts().for_each(|finalizer| at.check_format_as(e, finalizer, names::qualified));
+    at.texts().for_each(|finalizer| at.check_format_as(e, finalizer, names::check_qualified_name));
     if at.contains_text("orphan") && at.contains_text("foregroundDeletion") {
         at.invalid(e, "finalizer orphan and foregroundDeletion cannot be both set");
     }
@@ -225,7 +226,7 @@ pub(super) fn condition_reason(text: &str) -> Vec<String> {
     let right = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_,:".contains(c));
-    names::unless(right, REASON_FORMAT)
+    names::error_unless(right, REASON_FORMAT)
 }
 
 #[cfg(test)]

@@ -76,8 +76,11 @@ pub fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     }
     // The name must be a valid path segment in any case.
     if errors.is_empty() && kind.is_none_or(|kind| kind.stored) {
-        let any =
-            MetadataRules { name: names::path_segment, known_finalizers: false, ..rules::metadata_rules(resource) };
+        let any = MetadataRules {
+            name: names::check_path_segment,
+            known_finalizers: false,
+            ..rules::metadata_rules(resource)
+        };
         metadata::validate_object_meta(&at, any, &mut errors);
     }
     errors
@@ -108,7 +111,7 @@ pub fn validate_embedded_metadata(object: &Value, namespaced: bool) -> Vec<Field
     if crate::meta::name(object).is_empty() {
         crate::meta::metadata_mut(&mut named).insert("name".into(), "fakename".into());
     }
-    let scheme = MetadataRules { name: names::path_segment, namespaced, known_finalizers: false };
+    let scheme = MetadataRules { name: names::check_path_segment, namespaced, known_finalizers: false };
     metadata::validate_object_meta(&FieldCursor::for_create(&named), scheme, &mut errors);
     errors
 }

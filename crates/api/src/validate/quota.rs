@@ -70,7 +70,7 @@ pub fn validate_conflicting_scopes(list: &FieldCursor, e: &mut ErrorList) {
 
 pub fn validate_limit_type(kind: &FieldCursor, e: &mut ErrorList) {
     let before = e.len();
-    kind.check_format(e, names::qualified);
+    kind.check_format(e, names::check_qualified_name);
     let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
     if e.len() == before && !kind.text().contains('/') && !standard {
         kind.invalid_text(e, "must be a standard limit type or fully qualified");
@@ -119,12 +119,12 @@ pub fn validate_limit_relations(limit: &FieldCursor, e: &mut ErrorList) {
         if let Some(ratio) = ratio {
             let field = limit.get("maxLimitRequestRatio");
             let place = field.entry(key);
-            if ratio.millis() < 1000 {
+            if ratio.milli_value() < 1000 {
                 place.invalid_as(e, ratio.to_string(), format!("ratio {ratio} is less than 1"));
             }
             if let (Some(min), Some(max)) = (min, max) {
-                let bound = max.millis() as f64 / min.millis() as f64;
-                if ratio.millis() as f64 / 1000.0 > bound {
+                let bound = max.milli_value() as f64 / min.milli_value() as f64;
+                if ratio.milli_value() as f64 / 1000.0 > bound {
                     let message = format!("ratio {ratio} is greater than max/min = {bound:.6}");
                     place.invalid_as(e, ratio.to_string(), message);
                 }

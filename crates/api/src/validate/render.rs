@@ -3,10 +3,10 @@
 //! Upstream validates internal types, whose fields have Go names and no `omitempty`. This module renders all of their
 //! fields.
 
-pub use formats::json::quoted;
+pub use formats::json::go_quote;
 use formats::{
     diff,
-    json::{escaped, pretty},
+    json::{escape_html, indent_json},
 };
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// Renders JSON as Go does, with `<`, `>` and `&` escaped.
 pub fn render_json(value: &Value) -> String {
-    escaped(value.to_string())
+    escape_html(value.to_string())
 }
 
 /// Renders a struct as upstream's internal type: all fields, with Go names.
@@ -28,13 +28,13 @@ pub fn render_internal(ty: &str, value: &Value) -> String {
     if value.is_null() {
         return "null".to_owned();
     }
-    escaped(write_internal(&FieldType::Struct(id), Some(value), FieldPresence::Always))
+    escape_html(write_internal(&FieldType::Struct(id), Some(value), FieldPresence::Always))
 }
 
 /// Renders a list of structs as upstream's internal type.
 pub fn render_internal_list(ty: &str, value: &Value) -> String {
     let Some(id) = schema().type_named(ty) else { return render_json(value) };
-    escaped(write_internal(&FieldType::List(Box::new(FieldType::Struct(id))), Some(value), FieldPresence::NonZero))
+    escape_html(write_internal(&FieldType::List(Box::new(FieldType::Struct(id))), Some(value), FieldPresence::NonZero))
 }
 
 /// Renders a value of a type as Go encodes it: struct fields in order.
@@ -115,7 +115,7 @@ fn join_list(items: impl Iterator<Item = String>) -> String {
 
 /// Renders the difference between two structs as a diff of their internal JSON.
 pub fn render_difference(ty: &str, old: &Value, new: &Value) -> String {
-    diff::unified(&pretty(&render_internal(ty, old)), &pretty(&render_internal(ty, new)))
+    diff::unified_diff(&indent_json(&render_internal(ty, old)), &indent_json(&render_internal(ty, new)))
 }
 
 /// Whether two values are semantically equal: absent, empty list and empty map are equal, and quantities compare by

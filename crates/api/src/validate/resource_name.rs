@@ -26,7 +26,7 @@ pub(super) fn is_native_resource(name: &str) -> bool {
 pub(super) fn is_extended_resource(name: &str) -> bool {
     !is_native_resource(name)
         && !name.starts_with("requests.")
-        && names::qualified(&format!("requests.{name}")).is_empty()
+        && names::check_qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 /// Whether only integer quantities are valid.
@@ -49,7 +49,7 @@ pub(super) fn is_quota_resource(name: &str) -> bool {
 
 /// Validates the name of any resource.
 pub(super) fn validate_resource_name(name: &str, at: &FieldCursor, e: &mut ErrorList) {
-    let faults = names::qualified(name);
+    let faults = names::check_qualified_name(name);
     if faults.is_empty() && !name.contains('/') && !is_listed(STANDARD_RESOURCES, name) && !is_quota_huge_page(name) {
         at.invalid_as(e, name, "must be a standard resource type or fully qualified");
     }

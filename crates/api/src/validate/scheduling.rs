@@ -43,7 +43,7 @@ pub fn validate_distinct_tolerations(list: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_lease_strategy(at: &FieldCursor, e: &mut ErrorList) {
     let place = at.child_as("strategy", at.value);
     if at.text().contains('/') {
-        place.check_format(e, names::qualified);
+        place.check_format(e, names::check_qualified_name);
     } else {
         place.require_one_of(e, &["OldestEmulationVersion"]);
     }

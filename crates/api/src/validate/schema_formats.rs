@@ -25,7 +25,7 @@ fn collect_unknown_formats<'v>(schema: &'v Value, found: &mut BTreeSet<&'v str>)
     let Some(parts) = schema.as_object() else { return };
     let text = |field: &str| schema[field].as_str().unwrap_or_default();
     let format = text("format");
-    if !format.is_empty() && !formats::named::is_known(text("type"), format) {
+    if !format.is_empty() && !formats::strfmt::is_known_format(text("type"), format) {
         found.insert(format);
     }
     for (field, part) in parts {

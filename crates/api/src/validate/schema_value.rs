@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use formats::{named, pattern};
+use formats::{go_regexp, strfmt};
 
 use super::{prelude::*, render};
 use crate::json;
@@ -195,7 +195,7 @@ impl<'a> SchemaValidator<'a> {
         } else if let Some(least) = self.numeric_keyword("minLength").filter(|least| length < *least) {
             self.push_invalid(out, text, format!("should be at least {least} chars long"));
         } else if let Some(wanted) = Some(self.schema.text_at("pattern")).filter(|wanted| !wanted.is_empty()) {
-            match pattern::compile(wanted) {
+            match go_regexp::compile_regexp(wanted) {
                 Ok(regex) if regex.is_match(text) => {}
                 Ok(_) => self.push_invalid(out, text, format!("should match '{wanted}'")),
                 Err(why) => {
@@ -204,7 +204,7 @@ impl<'a> SchemaValidator<'a> {
             }
         }
         let format = self.schema.text_at("format");
-        if let Some(right) = named::check(format, text) {
+        if let Some(right) = strfmt::matches_format(format, text) {
             out.matches += 1;
             if !right {
                 self.push_type_mismatch(out, format, text);

@@ -6,8 +6,8 @@ use crate::selector::LabelSelector;
 /// Validates labels; errors are reported at the map.
 pub fn validate_labels(at: &FieldCursor, e: &mut ErrorList) {
     for (key, value) in at.entries() {
-        at.check_format_as(e, key, names::qualified);
-        at.check_format_as(e, value.text(), names::label_value);
+        at.check_format_as(e, key, names::check_qualified_name);
+        at.check_format_as(e, value.text(), names::check_label_value);
     }
 }
 

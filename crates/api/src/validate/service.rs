@@ -49,7 +49,7 @@ pub fn validate_an_address(ips: &FieldCursor, e: &mut ErrorList) {
 
 pub fn validate_external_name(name: &FieldCursor, e: &mut ErrorList) {
     let cname = name.text().strip_suffix('.').unwrap_or(name.text());
-    if cname.is_empty() { name.required(e, "") } else { name.check_format_as(e, cname, names::subdomain) }
+    if cname.is_empty() { name.required(e, "") } else { name.check_format_as(e, cname, names::check_dns1123_subdomain) }
 }
 
 pub fn validate_external_ips(list: &FieldCursor, e: &mut ErrorList) {
@@ -144,7 +144,7 @@ pub fn validate_external_traffic(spec: &FieldCursor, e: &mut ErrorList) {
     } else if port.int() == 0 {
         port.required(e, "");
     } else if !(1..=65535).contains(&port.int()) {
-        port.invalid_int(e, names::range(1, 65535));
+        port.invalid_int(e, names::inclusive_range_error(1, 65535));
     }
 }
 
@@ -158,8 +158,8 @@ pub fn validate_ingress_points(list: &FieldCursor, e: &mut ErrorList) {
             ip.check_ip(e, &before);
         }
         if !host.is_empty() {
-            host.check_format(e, names::subdomain);
-            if ip_address::lenient_ip(host.text()).is_some() {
+            host.check_format(e, names::check_dns1123_subdomain);
+            if ip_address::parse_lenient_ip(host.text()).is_some() {
                 host.invalid_text(e, "must be a DNS name, not an IP address");
             }
         }

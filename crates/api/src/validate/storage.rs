@@ -5,7 +5,7 @@ use super::prelude::*;
 const MAX_BYTES: usize = 256 * 1024;
 
 pub fn validate_provisioner(at: &FieldCursor, e: &mut ErrorList) {
-    at.check_format_as(e, &at.text().to_lowercase(), names::qualified);
+    at.check_format_as(e, &at.text().to_lowercase(), names::check_qualified_name);
 }
 
 fn total_size(map: &FieldCursor) -> usize {
@@ -41,7 +41,7 @@ pub fn validate_topologies(list: &FieldCursor, e: &mut ErrorList) {
                 }
                 texts.push(value.text().to_owned());
             }
-            key.check_format(e, names::qualified);
+            key.check_format(e, names::check_qualified_name);
             if keys.iter().any(|(other, _)| other == key.text()) {
                 key.duplicate(e, key.text());
             }
@@ -77,7 +77,7 @@ pub fn validate_topology_keys(driver: &FieldCursor, e: &mut ErrorList) {
         if keys.texts().take(at).any(|other| other == key) {
             driver.duplicate(e, key);
         }
-        driver.check_format_as(e, key, names::qualified);
+        driver.check_format_as(e, key, names::check_qualified_name);
     }
 }
 
@@ -119,8 +119,9 @@ pub(super) fn storage_version_name(name: &str) -> Vec<String> {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".to_owned()];
     };
-    let group = names::subdomain(group).into_iter().map(|fault| format!("the group segment {fault}"));
-    let resource = names::label_1035(resource).into_iter().map(|fault| format!("the resource segment {fault}"));
+    let group = names::check_dns1123_subdomain(group).into_iter().map(|fault| format!("the group segment {fault}"));
+    let resource =
+        names::check_dns1035_label(resource).into_iter().map(|fault| format!("the resource segment {fault}"));
     group.chain(resource).collect()
 }
 

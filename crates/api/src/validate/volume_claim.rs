@@ -29,7 +29,7 @@ pub fn validate_claimed_size(resources: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_source_group(source: &FieldCursor, e: &mut ErrorList) {
     let before = source.ancestor(1).old;
     if before["dataSource"]["apiGroup"].is_null() && before["dataSourceRef"]["apiGroup"].is_null() {
-        source.get("apiGroup").check_optional_format(e, names::subdomain);
+        source.get("apiGroup").check_optional_format(e, names::check_dns1123_subdomain);
     }
 }
 
@@ -152,7 +152,7 @@ pub fn validate_amount_of_storage(at: &FieldCursor, e: &mut ErrorList) {
 }
 
 fn validate_resource_key(name: &str, at: &FieldCursor, e: &mut ErrorList) -> bool {
-    let faults = names::qualified(name);
+    let faults = names::check_qualified_name(name);
     let wrong = faults.is_empty() && resource::is_native_resource(name) && name != "storage";
     if wrong {
         at.not_supported_as(e, name, &["storage"]);

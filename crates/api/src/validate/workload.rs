@@ -135,11 +135,11 @@ pub fn validate_controller_selector(spec: &FieldCursor, e: &mut ErrorList) {
 
 /// Validates an int-or-percent value.
 pub fn validate_amount(at: &FieldCursor, e: &mut ErrorList) {
-    if at.value.is_string() { at.check_format(e, names::percent) } else { at.require_nonnegative(e) }
+    if at.value.is_string() { at.check_format(e, names::check_percent) } else { at.require_nonnegative(e) }
 }
 
 fn parse_percent(at: &FieldCursor) -> Option<i64> {
-    let text = at.value.as_str().filter(|text| names::percent(text).is_empty())?;
+    let text = at.value.as_str().filter(|text| names::check_percent(text).is_empty())?;
     text.trim_end_matches('%').parse().ok()
 }
 

@@ -75,7 +75,7 @@ impl Corpus {
         for resource in schema().resources() {
             let object = generate::random_object(&mut rng, resource.ty);
             documents.push(match target {
-                "yaml" => yaml::write(&object).into_bytes(),
+                "yaml" => yaml::write_document(&object).into_bytes(),
                 "protobuf" => protobuf::encode_as(resource.ty, &object),
                 "json_patch" => patch_operations(&object),
                 "selectors" => random_selector(&mut rng),

@@ -28,7 +28,7 @@ pub enum KubeconfigError {
     },
     /// The file is not YAML.
     #[error("it is not YAML: {0}")]
-    Yaml(#[from] yaml::Error),
+    Yaml(#[from] yaml::YamlError),
     /// A required entry is missing.
     #[error("it has no {0}")]
     Missing(String),

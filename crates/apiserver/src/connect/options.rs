@@ -47,7 +47,7 @@ impl LogOptions {
             value("limitBytes", limit),
             flag("previous"),
             value("sinceSeconds", since),
-            time.map(|time| ("sinceTime", api::time::seconds(time))),
+            time.map(|time| ("sinceTime", api::time::format_seconds(time))),
             value("tailLines", tail),
             flag("timestamps"),
         ];

@@ -130,7 +130,8 @@ async fn namespaces_are_made_or_wanted_and_everything_can_be_refused() {
 #[tokio::test]
 async fn events_are_limited() {
     let limits = json!({"limits": [{"type": "Namespace", "qps": 1, "burst": 2}, {"type": "SourceAndObject", "qps": 1, "burst": 1}]});
-    let settings = AdmissionOptions::new(&names(&["EventRateLimit"]), &[]).unwrap().with_plugin_config("EventRateLimit", limits);
+    let settings =
+        AdmissionOptions::new(&names(&["EventRateLimit"]), &[]).unwrap().with_plugin_config("EventRateLimit", limits);
     let world = World::with(settings).await;
     let event = |name: &str, about: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default", "name": about, "kind": "Pod"}, "source": {"component": "c"}});
     let events = "/api/v1/namespaces/default/events";

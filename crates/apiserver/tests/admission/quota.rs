@@ -139,7 +139,8 @@ async fn what_grows_is_charged_for_its_growth() {
 async fn some_things_need_a_quota() {
     let limited = json!([{"resource": "pods", "matchContains": ["pods"]},
         {"resource": "pods", "matchScopes": [{"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}]}]);
-    let settings = AdmissionOptions::default().with_plugin_config("ResourceQuota", json!({"limitedResources": limited}));
+    let settings =
+        AdmissionOptions::default().with_plugin_config("ResourceQuota", json!({"limitedResources": limited}));
     let world = World::with(settings).await;
     let pods = "/api/v1/namespaces/default/pods";
     let uncovered = "pods \"p\" is forbidden: insufficient quota to consume: count/pods,pods";

@@ -20,7 +20,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 pub(crate) use self::{
     format::{FormatClause, FormatError, scan_format},
-    regex::{compile as compile_regex, find_all_matches, find_match},
+    regex::{compile_regexp as compile_regex, find_all_matches, find_match},
 };
 use crate::{
     error::EvalError,

@@ -45,22 +45,22 @@ fn format_value<'a>(at: usize) -> Result<Value<'a>, EvalError> {
 }
 
 static FORMATS: [NamedFormat; 13] = [
-    NamedFormat { name: "dns1123Label", problems: names::label, pattern_size: 30 },
-    NamedFormat { name: "dns1123Subdomain", problems: names::subdomain, pattern_size: 60 },
-    NamedFormat { name: "dns1035Label", problems: names::label_1035, pattern_size: 30 },
-    NamedFormat { name: "qualifiedName", problems: names::qualified, pattern_size: 60 },
-    NamedFormat { name: "dns1123LabelPrefix", problems: |text| names::label(&names::masked(text)), pattern_size: 30 },
+    NamedFormat { name: "dns1123Label", problems: names::check_dns1123_label, pattern_size: 30 },
+    NamedFormat { name: "dns1123Subdomain", problems: names::check_dns1123_subdomain, pattern_size: 60 },
+    NamedFormat { name: "dns1035Label", problems: names::check_dns1035_label, pattern_size: 30 },
+    NamedFormat { name: "qualifiedName", problems: names::check_qualified_name, pattern_size: 60 },
+    NamedFormat { name: "dns1123LabelPrefix", problems: |text| names::check_dns1123_label(&names::mask_trailing_dash(text)), pattern_size: 30 },
     NamedFormat {
         name: "dns1123SubdomainPrefix",
-        problems: |text| names::subdomain(&names::masked(text)),
+        problems: |text| names::check_dns1123_subdomain(&names::mask_trailing_dash(text)),
         pattern_size: 60,
     },
     NamedFormat {
         name: "dns1035LabelPrefix",
-        problems: |text| names::label_1035(&names::masked(text)),
+        problems: |text| names::check_dns1035_label(&names::mask_trailing_dash(text)),
         pattern_size: 30,
     },
-    NamedFormat { name: "labelValue", problems: names::label_value, pattern_size: 40 },
+    NamedFormat { name: "labelValue", problems: names::check_label_value, pattern_size: 40 },
     NamedFormat { name: "uri", problems: validate_uri, pattern_size: 1103 },
     NamedFormat { name: "uuid", problems: validate_uuid, pattern_size: 70 },
     NamedFormat { name: "byte", problems: validate_base64, pattern_size: 84 },
@@ -70,10 +70,10 @@ static FORMATS: [NamedFormat; 13] = [
 
 /// Validates the namespace and name of a service account.
 pub(super) fn validate_service_account(namespace: &str, name: &str) -> Result<(), EvalError> {
-    if !names::subdomain(name).is_empty() {
+    if !names::check_dns1123_subdomain(name).is_empty() {
         return Err(EvalError::new("Invalid service account name"));
     }
-    if !names::label(namespace).is_empty() {
+    if !names::check_dns1123_label(namespace).is_empty() {
         return Err(EvalError::new("Invalid service account namespace"));
     }
     Ok(())
@@ -84,7 +84,7 @@ fn message_if(bad: bool, message: &str) -> Vec<String> {
 }
 
 fn validate_uri(text: &str) -> Vec<String> {
-    Url::parse(text).err().into_iter().collect()
+    Url::parse(text).err().map(|error| error.0).into_iter().collect()
 }
 
 fn validate_uuid(text: &str) -> Vec<String> {

@@ -12,18 +12,18 @@ use crate::{
 
 pub(super) const BODIES: FunctionBodies = &[
     ("quantity", |args| {
-        Ok(NativeValue::Quantity(Quantity::read(string_argument(&args[0])?).map_err(EvalError::new)?).into_value())
+        Ok(NativeValue::Quantity(Quantity::try_parse(string_argument(&args[0])?)?).into_value())
     }),
-    ("isQuantity", |args| Ok(Value::Bool(Quantity::read(string_argument(&args[0])?).is_ok()))),
+    ("isQuantity", |args| Ok(Value::Bool(Quantity::try_parse(string_argument(&args[0])?).is_ok()))),
     ("sign", |args| Ok(Value::Int(quantity_argument(&args[0])?.cmp(&Quantity::ZERO) as i64))),
-    ("isInteger", |args| Ok(Value::Bool(quantity_argument(&args[0])?.integer().is_some()))),
+    ("isInteger", |args| Ok(Value::Bool(quantity_argument(&args[0])?.as_int64().is_some()))),
     ("asInteger", |args| {
         quantity_argument(&args[0])?
-            .integer()
+            .as_int64()
             .map(Value::Int)
             .ok_or_else(|| EvalError::new("cannot convert value to integer"))
     }),
-    ("asApproximateFloat", |args| Ok(Value::Double(quantity_argument(&args[0])?.float()))),
+    ("asApproximateFloat", |args| Ok(Value::Double(quantity_argument(&args[0])?.as_approximate_float()))),
     ("add", |args| {
         Ok(NativeValue::Quantity(quantity_argument(&args[0])?.plus(operand_quantity(&args[1])?)).into_value())
     }),
@@ -48,7 +48,7 @@ fn quantity_argument(value: &Value<'_>) -> Result<Quantity, EvalError> {
 /// Returns the right operand of an addition or subtraction: a quantity or an integer.
 fn operand_quantity(value: &Value<'_>) -> Result<Quantity, EvalError> {
     match value {
-        Value::Int(number) => Ok(Quantity::whole(*number)),
+        Value::Int(number) => Ok(Quantity::from_integer(*number)),
         other => quantity_argument(other),
     }
 }

@@ -1,6 +1,6 @@
 //! The regex library: `find` and `findAll`.
 
-pub(crate) use formats::pattern::compile;
+pub(crate) use formats::go_regexp::compile_regexp;
 use regex::Regex;
 
 use super::{FunctionBodies, int_argument, string_argument, strings};
@@ -9,7 +9,7 @@ use crate::{error::EvalError, value::Value};
 pub(super) const BODIES: FunctionBodies = &[
     ("matches", |args| {
         Ok(Value::Bool(
-            compile(string_argument(&args[1])?).map_err(EvalError::new)?.is_match(string_argument(&args[0])?),
+            compile_regexp(string_argument(&args[1])?)?.is_match(string_argument(&args[0])?),
         ))
     }),
     ("find", |args| find_match(&compile_pattern(string_argument(&args[1])?)?, args)),
@@ -17,7 +17,7 @@ pub(super) const BODIES: FunctionBodies = &[
 ];
 
 fn compile_pattern(pattern: &str) -> Result<Regex, EvalError> {
-    compile(pattern).map_err(|error| EvalError::new(format!("Illegal regex: {error}")))
+    compile_regexp(pattern).map_err(|error| EvalError::new(format!("Illegal regex: {error}")))
 }
 
 pub(crate) fn find_match<'a>(regex: &Regex, args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {

@@ -187,7 +187,7 @@ impl Parser<'_> {
         }
         let lexeme = self.advance();
         let name = self.token_text(lexeme);
-        let reserved = names::RESERVED.contains(&name).then(|| format!("reserved identifier: {name}"));
+        let reserved = names::CEL_RESERVED.contains(&name).then(|| format!("reserved identifier: {name}"));
         let name = format!("{dot}{name}");
         if self.peek() == TokenKind::LeftParen {
             let open = self.advance();

@@ -210,7 +210,7 @@ fn plan_call(
     if let ("matches" | "find" | "findAll", [_, PlanNode::Constant(Value::String(pattern)), ..]) =
         (function.name, &args[..])
     {
-        let regex = library::compile_regex(pattern).map_err(EvalError::new)?;
+        let regex = library::compile_regex(pattern)?;
         return Ok(PlanNode::Matches(Box::new(RegexMatch {
             regex,
             function: function.name,

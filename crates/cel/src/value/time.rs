@@ -95,7 +95,7 @@ impl fmt::Display for Duration {
 impl Duration {
     /// Formats the duration as Go does: `1h30m0s`.
     pub fn go_format(self) -> String {
-        formats::duration::write(self.0)
+        formats::duration::format_duration(self.0)
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 
 /// Parses a duration in a document, which may also use days, weeks and spelled-out units.
 pub(crate) fn parse_lenient_duration(text: &str) -> Option<Duration> {
-    formats::duration::lenient(text).map(Duration)
+    formats::duration::parse_lenient(text).map(Duration)
 }
 
 /// Parses an RFC 3339 timestamp.

@@ -287,7 +287,9 @@ fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionOptions
     settings.toleration_seconds =
         Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
     match path(given, "admission-control-config-file") {
-        Some(file) => settings.with_config_file(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
+        Some(file) => {
+            settings.with_config_file(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}"))
+        }
         None => Ok(settings),
     }
 }

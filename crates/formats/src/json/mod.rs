@@ -2,25 +2,25 @@
 //! memory are bounded, and syntax errors have Go's messages.
 //!
 //! [`parse`] decodes any document, [`type_meta`] only `apiVersion` and `kind`; schema-driven decoders use
-//! [`reader::Reader`].
+//! [`reader::JsonReader`].
 
+mod go_format;
+mod raw_message;
 pub mod reader;
-pub mod scan;
-mod shown;
-mod verbatim;
+pub mod scanner;
 
 use std::{borrow::Cow, fmt};
 
 pub use self::{
-    shown::{escaped, go_float, go_number, go_type, go_value, kind_of_value, pretty, quoted},
-    verbatim::{compact, field},
+    go_format::{escape_html, go_float, go_number, go_quote, go_type, go_value, indent_json, value_type_name},
+    raw_message::{compact_json, raw_field},
 };
 
-use self::reader::{Reader, Stop};
+use self::reader::{JsonReader, ReadError};
 use crate::{
     Value,
-    budget::{Budget, Exceeded},
-    path::Path,
+    budget::{MemoryBudget, MemoryLimitExceeded},
+    field_path::FieldPath,
 };
 
 /// Maximum nesting depth of an object.
@@ -30,7 +30,7 @@ pub const MAX_SIZE: usize = 3 << 20;
 
 /// A JSON decoding error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum JsonError {
     /// Invalid syntax, with Go's message.
     #[error("{0}")]
     Syntax(String),
@@ -45,7 +45,7 @@ pub enum Error {
     Size,
     /// The memory exceeds its limit.
     #[error(transparent)]
-    Memory(#[from] Exceeded),
+    Memory(#[from] MemoryLimitExceeded),
     /// `apiVersion` or `kind` is not a string, or the document is not an object.
     #[error("json: cannot unmarshal {found} into Go {what}")]
     TypeMeta {
@@ -58,88 +58,88 @@ pub enum Error {
 
 /// A strict decoding violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Violation {
+pub enum StrictViolation {
     /// A field that the schema does not declare.
     Unknown(String),
     /// A duplicate field.
     Duplicate(String),
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for StrictViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Violation::Unknown(path) => write!(f, "unknown field {path:?}"),
-            Violation::Duplicate(path) => write!(f, "duplicate field {path:?}"),
+            StrictViolation::Unknown(path) => write!(f, "unknown field {path:?}"),
+            StrictViolation::Duplicate(path) => write!(f, "duplicate field {path:?}"),
         }
     }
 }
 
 /// Decodes a document and returns the paths of its duplicate fields; the last duplicate wins.
-pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), Error> {
-    let (value, reader) = whole(bytes, Budget::default(), true)?;
+pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), JsonError> {
+    let (value, reader) = decode_document(bytes, MemoryBudget::default(), true)?;
     let path = |violation| match violation {
-        Violation::Unknown(path) | Violation::Duplicate(path) => path,
+        StrictViolation::Unknown(path) | StrictViolation::Duplicate(path) => path,
     };
     Ok((value, reader.violations.into_iter().map(path).collect()))
 }
 
 /// Decodes a document that is part of a larger object.
-pub fn parse_within(bytes: &[u8], budget: &mut Budget) -> Result<Value, Error> {
-    let (value, left) = whole(bytes, budget.clone(), false)?;
+pub fn parse_within(bytes: &[u8], budget: &mut MemoryBudget) -> Result<Value, JsonError> {
+    let (value, left) = decode_document(bytes, budget.clone(), false)?;
     *budget = left.budget;
     Ok(value)
 }
 
 /// The violations and remaining budget after decoding.
-struct Rest {
-    violations: Vec<Violation>,
-    budget: Budget,
+struct DecodeState {
+    violations: Vec<StrictViolation>,
+    budget: MemoryBudget,
 }
 
-fn whole(bytes: &[u8], budget: Budget, strict: bool) -> Result<(Value, Rest), Error> {
-    with_text(bytes, |text| -> Result<_, Stop> {
-        let mut reader = Reader::new(text, budget);
+fn decode_document(bytes: &[u8], budget: MemoryBudget, strict: bool) -> Result<(Value, DecodeState), JsonError> {
+    with_utf8_text(bytes, |text| -> Result<_, ReadError> {
+        let mut reader = JsonReader::new(text, budget);
         let mut value = Value::Null;
-        reader.any(&Path::TOP, strict, &mut value)?;
-        reader.scan.end()?;
-        Ok((value, Rest { violations: reader.violations, budget: reader.budget }))
+        reader.read_value(&FieldPath::TOP, strict, &mut value)?;
+        reader.scan.expect_end()?;
+        Ok((value, DecodeState { violations: reader.violations, budget: reader.budget }))
     })
 }
 
 /// Returns the `apiVersion` and `kind` of an object, empty if absent. The syntax of the whole document is checked.
-pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
-    with_text(bytes, |text| -> Result<_, Stop> {
-        let mut reader = Reader::new(text, Budget::default());
+pub fn type_meta(bytes: &[u8]) -> Result<(String, String), JsonError> {
+    with_utf8_text(bytes, |text| -> Result<_, ReadError> {
+        let mut reader = JsonReader::new(text, MemoryBudget::default());
         let found = match reader.scan.peek()? {
             b'{' => None,
             b'n' => Some(""),
-            first => Some(kind_of(first)),
+            first => Some(json_type_name(first)),
         };
         let mut names = (String::new(), String::new());
         match found {
-            None => fields_of_meta(&mut reader, &mut names)?,
+            None => read_type_meta_fields(&mut reader, &mut names)?,
             Some(found) => {
-                reader.scan.skip()?;
+                reader.scan.skip_value()?;
                 if !found.is_empty() {
-                    return Err(Error::TypeMeta { found, what: STRUCT }.into());
+                    return Err(JsonError::TypeMeta { found, what: STRUCT }.into());
                 }
             }
         }
-        reader.scan.end()?;
+        reader.scan.expect_end()?;
         Ok(names)
     })
 }
 
 /// Returns the `apiVersion` and `kind` of a decoded object.
-pub fn type_meta_of(value: &Value) -> Result<(String, String), Error> {
+pub fn type_meta_of_value(value: &Value) -> Result<(String, String), JsonError> {
     let text = |name: &str, what| match value.get(name) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(Error::TypeMeta { found: kind_of_value(other), what }),
+        Some(other) => Err(JsonError::TypeMeta { found: value_type_name(other), what }),
     };
     match value {
         Value::Object(_) | Value::Null => Ok((text("apiVersion", API_VERSION)?, text("kind", KIND)?)),
-        other => Err(Error::TypeMeta { found: kind_of_value(other), what: STRUCT }),
+        other => Err(JsonError::TypeMeta { found: value_type_name(other), what: STRUCT }),
     }
 }
 
@@ -147,31 +147,31 @@ const API_VERSION: &str = "struct field .apiVersion of type string";
 const KIND: &str = "struct field .kind of type string";
 const STRUCT: &str = r#"value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -> Result<(), Stop> {
+fn read_type_meta_fields(reader: &mut JsonReader, (version, kind): &mut (String, String)) -> Result<(), ReadError> {
     let mut wrong = None;
-    let mut more = reader.scan.enter(b'}')?;
+    let mut more = reader.scan.enter_collection(b'}')?;
     while more {
-        let (slot, what) = match &*reader.key()? {
+        let (slot, what) = match &*reader.read_key()? {
             "apiVersion" => (Some(&mut *version), API_VERSION),
             "kind" => (Some(&mut *kind), KIND),
             _ => (None, ""),
         };
         match (slot, reader.scan.peek()?) {
-            (Some(slot), b'"') => *slot = reader.string()?,
+            (Some(slot), b'"') => *slot = reader.read_string()?,
             (slot, first) => {
-                reader.scan.skip()?;
+                reader.scan.skip_value()?;
                 if slot.is_some() && first != b'n' && wrong.is_none() {
-                    wrong = Some(Error::TypeMeta { found: kind_of(first), what });
+                    wrong = Some(JsonError::TypeMeta { found: json_type_name(first), what });
                 }
             }
         }
-        more = reader.scan.more(b'}')?;
+        more = reader.scan.advance_entry(b'}')?;
     }
     wrong.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Returns Go's name for the JSON type that starts with a byte.
-pub fn kind_of(first: u8) -> &'static str {
+pub fn json_type_name(first: u8) -> &'static str {
     match first {
         b'{' => "object",
         b'[' => "array",
@@ -183,7 +183,7 @@ pub fn kind_of(first: u8) -> &'static str {
 }
 
 /// Converts a float to a JSON number: exact whole numbers become integers; `None` for NaN and infinities.
-pub fn float(value: f64) -> Option<Value> {
+pub fn number_from_float(value: f64) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT {
         return Some((value as i64).into());
@@ -192,22 +192,22 @@ pub fn float(value: f64) -> Option<Value> {
 }
 
 /// Decodes bytes as UTF-8 as Go does: every invalid byte becomes U+FFFD. JSON syntax errors take precedence.
-pub fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
+pub fn with_utf8_text<T, S: Into<Option<E>>, E: From<JsonError>>(
     bytes: &[u8],
     read: impl FnOnce(&str) -> Result<T, S>,
 ) -> Result<T, E> {
     if bytes.len() > MAX_SIZE {
-        return Err(Error::Size.into());
+        return Err(JsonError::Size.into());
     }
-    read(&replace_invalid(bytes)).map_err(|stop| match (scan::check(bytes), stop.into()) {
+    read(&replace_invalid_utf8(bytes)).map_err(|stop| match (scanner::validate_syntax(bytes), stop.into()) {
         (Err(error), _) => error.into(),
         (Ok(()), Some(error)) => error,
-        (Ok(()), None) => Error::Syntax("unexpected end of JSON input".to_owned()).into(),
+        (Ok(()), None) => JsonError::Syntax("unexpected end of JSON input".to_owned()).into(),
     })
 }
 
 /// Replaces every invalid UTF-8 byte by U+FFFD.
-pub fn replace_invalid(bytes: &[u8]) -> Cow<'_, str> {
+pub fn replace_invalid_utf8(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
@@ -226,14 +226,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicates_are_found_with_their_paths() {
+    fn duplicate_fields_are_reported_with_their_paths() {
         let (value, twice) = parse(br#"{"a": {"b": [0, {"c": 1, "c": 2}]}, "a": 3}"#).unwrap();
         assert_eq!(value, json!({"a": 3}));
         assert_eq!(twice, ["a.b[1].c", "a"]);
     }
 
     #[test]
-    fn numbers_are_what_go_makes_of_them() {
+    fn numbers_are_decoded_like_go() {
         let (value, _) =
             parse(b"[9223372036854775807, -9223372036854775808, 1.0, 2.5, -0, 1e3, 18446744073709551615]").unwrap();
         assert_eq!(value, json!([i64::MAX, i64::MIN, 1, 2.5, 0, 1000, 18446744073709551615.0]));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(parse(b"\"a\xff\xfe\"").unwrap().0, "a\u{fffd}\u{fffd}");
         assert_eq!(parse(br#""\ud800 \ud83d\ude00 \udc00\u0041""#).unwrap().0, "\u{fffd} 😀 \u{fffd}A");
     }
@@ -253,15 +253,15 @@ mod tests {
     fn depth_size_and_memory_are_bounded() {
         let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
         assert!(parse(&nested(MAX_DEPTH)).is_ok());
-        assert_eq!(parse(&nested(MAX_DEPTH + 1)).unwrap_err(), Error::Depth);
-        assert!(matches!(parse(&nested(1_000_000)), Err(Error::Syntax(_))), "Go has a limit too");
-        assert_eq!(parse(&vec![b' '; MAX_SIZE + 1]).unwrap_err(), Error::Size);
+        assert_eq!(parse(&nested(MAX_DEPTH + 1)).unwrap_err(), JsonError::Depth);
+        assert!(matches!(parse(&nested(1_000_000)), Err(JsonError::Syntax(_))), "Go has a limit too");
+        assert_eq!(parse(&vec![b' '; MAX_SIZE + 1]).unwrap_err(), JsonError::Size);
         let many = format!("[{}0]", "{\"\":0},".repeat(300_000));
-        assert_eq!(parse(many.as_bytes()).unwrap_err(), Error::Memory(Exceeded));
+        assert_eq!(parse(many.as_bytes()).unwrap_err(), JsonError::Memory(MemoryLimitExceeded));
     }
 
     #[test]
-    fn objects_say_what_they_are() {
+    fn type_meta_is_read_from_objects() {
         assert_eq!(type_meta(br#"{"x":[{}],"kind":"Pod","apiVersion":"v1"}"#).unwrap(), ("v1".into(), "Pod".into()));
         assert_eq!(type_meta(b"{}").unwrap(), (String::new(), String::new()));
         assert_eq!(type_meta(br#"{"kind":null}"#).unwrap().1, "");

@@ -7,80 +7,80 @@ use std::borrow::Cow;
 use serde_json::map::Entry;
 
 use super::{
-    Error, MAX_DEPTH, Violation,
-    scan::{Fault, NO_VALUE, Quoted, Scan},
+    JsonError, MAX_DEPTH, StrictViolation,
+    scanner::{JsonScanner, NO_VALUE, QuotedRange, SyntaxError},
 };
 use crate::{
     Map, Value,
-    budget::{Budget, Exceeded},
-    path::Path,
+    budget::{MemoryBudget, MemoryLimitExceeded},
+    field_path::FieldPath,
 };
 
 /// Maximum number of recorded violations, which is upstream's.
 const MAX_VIOLATIONS: usize = 100;
 
-/// The cause of a failed read: a syntax error, which [`super::scan::check`] describes, or an exceeded limit.
+/// The cause of a failed read: a syntax error, which [`super::scanner::validate_syntax`] describes, or an exceeded limit.
 #[derive(Debug)]
-pub struct Stop(pub Option<Box<Error>>);
+pub struct ReadError(pub Option<Box<JsonError>>);
 
-impl From<Fault> for Stop {
-    fn from(_: Fault) -> Self {
-        Stop(None)
+impl From<SyntaxError> for ReadError {
+    fn from(_: SyntaxError) -> Self {
+        ReadError(None)
     }
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Stop(Some(Box::new(error)))
+impl From<JsonError> for ReadError {
+    fn from(error: JsonError) -> Self {
+        ReadError(Some(Box::new(error)))
     }
 }
 
-impl From<Exceeded> for Stop {
-    fn from(error: Exceeded) -> Self {
-        Error::from(error).into()
+impl From<MemoryLimitExceeded> for ReadError {
+    fn from(error: MemoryLimitExceeded) -> Self {
+        JsonError::from(error).into()
     }
 }
 
-impl From<Stop> for Option<Error> {
-    fn from(stop: Stop) -> Self {
+impl From<ReadError> for Option<JsonError> {
+    fn from(stop: ReadError) -> Self {
         stop.0.map(|error| *error)
     }
 }
 
 /// A decoder with its position in a document.
-pub struct Reader<'t> {
+pub struct JsonReader<'t> {
     text: &'t str,
     /// The scanner and its position.
-    pub scan: Scan<'t>,
+    pub scan: JsonScanner<'t>,
     /// The memory left for the object.
-    pub budget: Budget,
+    pub budget: MemoryBudget,
     /// Distinct violations, in document order.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<StrictViolation>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> JsonReader<'t> {
     /// Starts at the beginning of a text.
-    pub fn new(text: &'t str, budget: Budget) -> Self {
-        Self { text, scan: Scan { bytes: text.as_bytes(), at: 0 }, budget, violations: Vec::new() }
+    pub fn new(text: &'t str, budget: MemoryBudget) -> Self {
+        Self { text, scan: JsonScanner { bytes: text.as_bytes(), at: 0 }, budget, violations: Vec::new() }
     }
 
     /// Decodes any value into `out`, which avoids moving large values. Records duplicate keys if `strict` is set.
-    pub fn any(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
+    pub fn read_value(&mut self, path: &FieldPath, strict: bool, out: &mut Value) -> Result<(), ReadError> {
         match self.scan.peek()? {
-            b'{' => self.object(path, strict, out)?,
-            b'[' => self.list(path, strict, out)?,
-            b'"' => *out = Value::String(self.string()?),
-            b'-' | b'0'..=b'9' => *out = number(self.number()?)?,
+            b'{' => self.read_object(path, strict, out)?,
+            b'[' => self.read_list(path, strict, out)?,
+            b'"' => *out = Value::String(self.read_string()?),
+            b'-' | b'0'..=b'9' => *out = parse_number(self.read_number()?)?,
             b't' => {
-                self.scan.literal("true")?;
+                self.scan.scan_literal("true")?;
                 *out = Value::Bool(true);
             }
             b'f' => {
-                self.scan.literal("false")?;
+                self.scan.scan_literal("false")?;
                 *out = Value::Bool(false);
             }
             b'n' => {
-                self.scan.literal("null")?;
+                self.scan.scan_literal("null")?;
                 *out = Value::Null;
             }
             _ => return Err(NO_VALUE.into()),
@@ -88,41 +88,41 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn object(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
-        self.nest(path)?;
+    fn read_object(&mut self, path: &FieldPath, strict: bool, out: &mut Value) -> Result<(), ReadError> {
+        self.check_depth(path)?;
         let mut map = Map::new();
-        let mut more = self.scan.enter(b'}')?;
+        let mut more = self.scan.enter_collection(b'}')?;
         while more {
-            let key = self.key()?.into_owned();
-            self.budget.entry(map.len(), key.len())?;
+            let key = self.read_key()?.into_owned();
+            self.budget.charge_map_entry(map.len(), key.len())?;
             let noted = self.violations.len();
             let mut value = Value::Null;
-            self.any(&path.key(&key), strict, &mut value)?;
+            self.read_value(&path.key(&key), strict, &mut value)?;
             match map.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(value)),
                 Entry::Occupied(mut entry) => {
                     if strict {
-                        self.note_at(noted, Violation::Duplicate(path.key(entry.key()).to_string()));
+                        self.record_violation_at(noted, StrictViolation::Duplicate(path.key(entry.key()).to_string()));
                     }
                     entry.insert(value);
                 }
             }
-            more = self.scan.more(b'}')?;
+            more = self.scan.advance_entry(b'}')?;
         }
         *out = Value::Object(map);
         Ok(())
     }
 
-    fn list(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
-        self.nest(path)?;
+    fn read_list(&mut self, path: &FieldPath, strict: bool, out: &mut Value) -> Result<(), ReadError> {
+        self.check_depth(path)?;
         let mut items = Vec::new();
-        let mut more = self.scan.enter(b']')?;
+        let mut more = self.scan.enter_collection(b']')?;
         while more {
-            self.budget.element()?;
+            self.budget.charge_list_element()?;
             let mut value = Value::Null;
-            self.any(&path.index(items.len()), strict, &mut value)?;
+            self.read_value(&path.index(items.len()), strict, &mut value)?;
             items.push(value);
-            more = self.scan.more(b']')?;
+            more = self.scan.advance_entry(b']')?;
         }
         *out = Value::Array(items);
         Ok(())
@@ -130,45 +130,45 @@ impl<'t> Reader<'t> {
 
     /// Checks the nesting depth of an object or list at a path.
     #[inline]
-    pub fn nest(&self, path: &Path) -> Result<(), Stop> {
-        if path.depth >= MAX_DEPTH { Err(Error::Depth.into()) } else { Ok(()) }
+    pub fn check_depth(&self, path: &FieldPath) -> Result<(), ReadError> {
+        if path.depth >= MAX_DEPTH { Err(JsonError::Depth.into()) } else { Ok(()) }
     }
 
     /// Reads a key and its colon.
     #[inline]
-    pub fn key(&mut self) -> Result<Cow<'t, str>, Stop> {
-        let key = self.scan.key()?;
-        Ok(self.unquoted(key))
+    pub fn read_key(&mut self) -> Result<Cow<'t, str>, ReadError> {
+        let key = self.scan.scan_key()?;
+        Ok(self.unquote_string(key))
     }
 
     /// Reads a string; the scanner is at its opening quote.
     #[inline]
-    pub fn string(&mut self) -> Result<String, Stop> {
-        let text = self.scan.text()?;
-        self.budget.text(text.end - text.start)?;
-        Ok(self.unquoted(text).into_owned())
+    pub fn read_string(&mut self) -> Result<String, ReadError> {
+        let text = self.scan.scan_string()?;
+        self.budget.charge_string(text.end - text.start)?;
+        Ok(self.unquote_string(text).into_owned())
     }
 
     /// Reads the digits of a number; the scanner is at its first byte.
     #[inline]
-    pub fn number(&mut self) -> Result<&'t str, Stop> {
-        let range = self.scan.number()?;
+    pub fn read_number(&mut self) -> Result<&'t str, ReadError> {
+        let range = self.scan.scan_number()?;
         Ok(&self.text[range])
     }
 
     #[inline(always)]
-    fn unquoted(&self, text: Quoted) -> Cow<'t, str> {
+    fn unquote_string(&self, text: QuotedRange) -> Cow<'t, str> {
         let inner = &self.text[text.start..text.end];
-        if text.escapes > 0 { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
+        if text.escapes > 0 { Cow::Owned(unescape_string(inner)) } else { Cow::Borrowed(inner) }
     }
 
     /// Records a violation, unless it is a duplicate or the limit is reached.
-    pub fn note(&mut self, violation: Violation) {
-        self.note_at(self.violations.len(), violation);
+    pub fn record_violation(&mut self, violation: StrictViolation) {
+        self.record_violation_at(self.violations.len(), violation);
     }
 
     /// Records a violation at index `at`.
-    fn note_at(&mut self, at: usize, violation: Violation) {
+    fn record_violation_at(&mut self, at: usize, violation: StrictViolation) {
         if self.violations.len() < MAX_VIOLATIONS && !self.violations.contains(&violation) {
             self.violations.insert(at.min(self.violations.len()), violation);
         }
@@ -176,27 +176,27 @@ impl<'t> Reader<'t> {
 }
 
 /// Parses an untyped number: an integer if it is one, otherwise a float.
-pub fn number(text: &str) -> Result<Value, Stop> {
+pub fn parse_number(text: &str) -> Result<Value, ReadError> {
     if let Ok(integer) = text.parse::<i64>() {
         return Ok(integer.into());
     }
-    text.parse().ok().and_then(super::float).ok_or_else(|| Error::Number(text.to_owned()).into())
+    text.parse().ok().and_then(super::number_from_float).ok_or_else(|| JsonError::Number(text.to_owned()).into())
 }
 
 /// Unescapes a scanned string; an unpaired surrogate becomes U+FFFD.
-fn unescaped(text: &str) -> String {
+fn unescape_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, escape)) = rest.split_once('\\') {
         out.push_str(before);
         rest = match escape.as_bytes().first() {
             Some(b'u') => {
-                let (c, after) = unicode(escape);
+                let (c, after) = unicode_escape(escape);
                 out.push(c);
                 after
             }
             Some(letter) => {
-                out.push(simple(*letter));
+                out.push(simple_escape(*letter));
                 &escape[1..]
             }
             None => "",
@@ -206,7 +206,7 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-fn simple(letter: u8) -> char {
+fn simple_escape(letter: u8) -> char {
     match letter {
         b'b' => '\u{8}',
         b'f' => '\u{c}',
@@ -218,7 +218,7 @@ fn simple(letter: u8) -> char {
 }
 
 /// Decodes a `\u` escape, or a surrogate pair of them, and returns the rest.
-fn unicode(escape: &str) -> (char, &str) {
+fn unicode_escape(escape: &str) -> (char, &str) {
     let unit = |text: &str| text.get(1..5).and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let (high, after) = (unit(escape).unwrap_or(0xfffd), &escape[escape.len().min(5)..]);
     let low = after.strip_prefix('\\').filter(|next| next.starts_with('u')).and_then(unit);

@@ -1,22 +1,22 @@
 //! YAML as upstream decodes and encodes it: YAML 1.1 scalars, string keys, only the first document.
 //!
-//! [`parse`] works on events, so that aliases, depth and size are bounded during parsing; [`write`] matches the output
+//! [`parse`] works on events, so that aliases, depth and size are bounded during parsing; [`write_document`] matches the output
 //! of upstream's library. Unlike upstream, [`parse`] does not treat the line breaks that only YAML 1.1 has (U+0085,
 //! U+2028, U+2029) as line breaks.
 
-mod emit;
-mod fault;
-mod natural;
-mod read;
+mod decoder;
+mod emitter;
+mod key_order;
 mod resolve;
+mod syntax_error;
 
-use crate::{Value, budget::Exceeded, json};
+use crate::{Value, budget::MemoryLimitExceeded, json};
 
 /// A YAML decoding error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum YamlError {
     /// Invalid syntax.
-    #[error("yaml: {}{message}", fault::shown_line(*line))]
+    #[error("yaml: {}{message}", syntax_error::line_prefix(*line))]
     Syntax {
         /// Line number as Go's library counts; 0 if it is not reported.
         line: usize,
@@ -43,40 +43,40 @@ pub enum Error {
     Size,
     /// The memory exceeds its limit.
     #[error(transparent)]
-    Memory(#[from] Exceeded),
+    Memory(#[from] MemoryLimitExceeded),
 }
 
 /// A decoded document.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
+pub struct YamlDocument {
     /// The value of the first document; null if there is none.
     pub value: Value,
     /// Messages about duplicate keys: `line 3: key "a" already set in map`.
     pub duplicates: Vec<String>,
 }
 
-impl Parsed {
+impl YamlDocument {
     /// Returns the strict decoding error for duplicate keys.
-    pub fn violation(&self) -> Option<String> {
+    pub fn duplicate_key_error(&self) -> Option<String> {
         (!self.duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", self.duplicates.join("\n  ")))
     }
 }
 
 /// Decodes the first document.
-pub fn parse(bytes: &[u8]) -> Result<Parsed, Error> {
+pub fn parse(bytes: &[u8]) -> Result<YamlDocument, YamlError> {
     if bytes.len() > json::MAX_SIZE {
-        return Err(Error::Size);
+        return Err(YamlError::Size);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let first = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
-        Error::Utf8(if (0xc0..0xf8).contains(&first) { "trailing" } else { "leading" })
+        YamlError::Utf8(if (0xc0..0xf8).contains(&first) { "trailing" } else { "leading" })
     })?;
-    read::document(text)
+    decoder::decode_document(text)
 }
 
 /// Encodes an object with sorted keys, and the line breaks and quotes of upstream's library.
-pub fn write(value: &Value) -> String {
-    emit::document(value)
+pub fn write_document(value: &Value) -> String {
+    emitter::emit_document(value)
 }
 
 #[cfg(test)]
@@ -85,16 +85,16 @@ mod tests {
 
     use super::*;
 
-    fn value(text: &str) -> Value {
+    fn parse_value(text: &str) -> Value {
         parse(text.as_bytes()).unwrap().value
     }
 
     #[test]
-    fn scalars_are_those_of_yaml_1_1() {
+    fn scalars_are_resolved_by_yaml_1_1() {
         let text = "a: [yes, No, on, OFF, y, n, ~, null, '']\nb: [1, 0x1F, 0o17, 017, 08, 1_000, -0b11, +5]\n\
             c: [1.5, .5, 1e3, 1., '1', \"yes\", 2001-01-01, 1:30, 1e999, .x, 0x, !!str 1, !foo x]\n? true\n: t\n1: one\n1.5: f\n";
         assert_eq!(
-            value(text),
+            parse_value(text),
             json!({"a": [true, false, true, false, true, false, null, null, ""], "b": [1, 31, 15, 15, 8, 1000, -3, 5],
                 "c": [1.5, 0.5, 1000, 1, "1", "yes", "2001-01-01", "1:30", "1e999", ".x", "0x", "1", "x"],
                 "true": "t", "1": "one", "1.5": "f"})
@@ -105,11 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn comments_mean_nothing_wherever_they_stand() {
+    fn comments_are_ignored_everywhere() {
         let text = "# first\n---\n# second\na: 1 # one\n# between\nb: # before\n  # more\n  - x # item\n  # last\nc: [1, # in\n 2]\n# end\n";
-        assert_eq!(value(text), json!({"a": 1, "b": ["x"], "c": [1, 2]}));
-        assert_eq!(value("# nothing\n"), Value::Null);
-        assert_eq!(value("a: '#no' # yes\nb: |\n  # text\n"), json!({"a": "#no", "b": "# text\n"}));
+        assert_eq!(parse_value(text), json!({"a": 1, "b": ["x"], "c": [1, 2]}));
+        assert_eq!(parse_value("# nothing\n"), Value::Null);
+        assert_eq!(parse_value("a: '#no' # yes\nb: |\n  # text\n"), json!({"a": "#no", "b": "# text\n"}));
     }
 
     #[test]
@@ -117,46 +117,49 @@ mod tests {
         let text = "base: &b {x: 1, w: 2}\none:\n  <<: *b\n  w: 3\ntwo: {<<: [*b, {z: 4}]}\nsame: *b\n";
         let base = json!({"x": 1, "w": 2});
         assert_eq!(
-            value(text),
+            parse_value(text),
             json!({"base": base, "one": {"x": 1, "w": 3}, "two": {"x": 1, "w": 2, "z": 4}, "same": base})
         );
-        assert_eq!(value("a\n---\nb: [\n"), "a", "later documents do not count");
-        assert_eq!(value(""), Value::Null);
+        assert_eq!(parse_value("a\n---\nb: [\n"), "a", "later documents do not count");
+        assert_eq!(parse_value(""), Value::Null);
     }
 
     #[test]
-    fn duplicates_are_found() {
+    fn duplicate_keys_are_reported() {
         let parsed = parse(b"a: 1\nb: 2\na: 3\n").unwrap();
         assert_eq!(parsed.value, json!({"a": 3, "b": 2}));
-        assert_eq!(parsed.violation().unwrap(), "yaml: unmarshal errors:\n  line 3: key \"a\" already set in map");
+        assert_eq!(
+            parsed.duplicate_key_error().unwrap(),
+            "yaml: unmarshal errors:\n  line 3: key \"a\" already set in map"
+        );
     }
 
     #[test]
-    fn hostile_documents_are_refused() {
+    fn hostile_documents_are_rejected() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..12 {
             let alias = format!("*a{}", level - 1);
             bomb += &format!("a{level}: &a{level} [{}]\n", vec![alias; 9].join(", "));
         }
-        assert_eq!(parse(bomb.as_bytes()), Err(Error::Aliasing));
+        assert_eq!(parse(bomb.as_bytes()), Err(YamlError::Aliasing));
         parse("[".repeat(100_000).as_bytes()).unwrap_err();
         parse("- ".repeat(100_000).as_bytes()).unwrap_err();
         parse("a: &a [*a]".as_bytes()).unwrap_err();
-        assert_eq!(parse(&vec![b'a'; json::MAX_SIZE + 1]), Err(Error::Size));
-        assert_eq!(value(&"a".repeat(json::MAX_SIZE)).as_str().map(str::len), Some(json::MAX_SIZE));
+        assert_eq!(parse(&vec![b'a'; json::MAX_SIZE + 1]), Err(YamlError::Size));
+        assert_eq!(parse_value(&"a".repeat(json::MAX_SIZE)).as_str().map(str::len), Some(json::MAX_SIZE));
         let many = format!("[{}]", "{a: 1},".repeat(300_000));
-        assert_eq!(parse(many.as_bytes()), Err(Error::Memory(Exceeded)));
+        assert_eq!(parse(many.as_bytes()), Err(YamlError::Memory(MemoryLimitExceeded)));
     }
 
     #[test]
-    fn objects_are_written_as_upstream_writes_them() {
+    fn objects_are_encoded_like_upstream() {
         let long = "word ".repeat(30);
         let object = json!({"b10": 1, "b9": "yes", "a": [], "c": {}, "d": [{"x": [1, [2]], "y": null}, "- z"], "e": "a\nb\n",
             "f": "1", "g": " x", "h": 1.5, "i": 1e21, "j": "a: b", "k": "#", "l": "é\u{7}", "m": long.trim_end(), "n": "a\n\n", "o": ""});
         let want = "a: []\nb9: \"yes\"\nb10: 1\nc: {}\nd:\n- x:\n  - 1\n  - - 2\n  \"y\": null\n- '- z'\ne: |\n  a\n  b\nf: \"1\"\n\
             g: ' x'\nh: 1.5\ni: 1e+21\nj: 'a: b'\nk: '#'\nl: \"é\\a\"\nm: word word word word word word word word word word word word word word word word\n  \
             word word word word word word word word word word word word word word\n\"n\": |+\n  a\n\no: \"\"\n";
-        assert_eq!(write(&object), want);
-        assert_eq!(value(&write(&object)), object);
+        assert_eq!(write_document(&object), want);
+        assert_eq!(parse_value(&write_document(&object)), object);
     }
 }

@@ -4,7 +4,7 @@ use jiff::civil::Date;
 
 /// A resolved scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scalar {
+pub enum ResolvedScalar {
     Null,
     Bool(bool),
     Int(i64),
@@ -17,43 +17,46 @@ pub enum Scalar {
 }
 
 /// Resolves a plain scalar without a tag.
-pub fn plain(text: &str) -> Scalar {
-    let Some(first) = text.bytes().next() else { return Scalar::Null };
+pub fn resolve_plain(text: &str) -> ResolvedScalar {
+    let Some(first) = text.bytes().next() else { return ResolvedScalar::Null };
     match first {
-        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text),
-        b'.' => special(text).or_else(|| float(text)).unwrap_or(Scalar::Text),
-        b'+' | b'-' | b'0'..=b'9' => {
-            special(text).or_else(|| timestamp(text)).or_else(|| number(text)).unwrap_or(Scalar::Text)
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => resolve_word(text),
+        b'.' => resolve_special_float(text).or_else(|| resolve_float(text)).unwrap_or(ResolvedScalar::Text),
+        b'+' | b'-' | b'0'..=b'9' => resolve_special_float(text)
+            .or_else(|| resolve_timestamp(text))
+            .or_else(|| resolve_number(text))
+            .unwrap_or(ResolvedScalar::Text),
+        _ => ResolvedScalar::Text,
+    }
+}
+
+fn resolve_word(text: &str) -> ResolvedScalar {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => ResolvedScalar::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            ResolvedScalar::Bool(false)
         }
-        _ => Scalar::Text,
+        "~" | "null" | "Null" | "NULL" => ResolvedScalar::Null,
+        _ => ResolvedScalar::Text,
     }
 }
 
-fn word(text: &str) -> Scalar {
+fn resolve_special_float(text: &str) -> Option<ResolvedScalar> {
     match text {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Scalar::Bool(true),
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Scalar::Bool(false),
-        "~" | "null" | "Null" | "NULL" => Scalar::Null,
-        _ => Scalar::Text,
-    }
-}
-
-fn special(text: &str) -> Option<Scalar> {
-    match text {
-        ".nan" | ".NaN" | ".NAN" => Some(Scalar::Float(f64::NAN)),
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(Scalar::Float(f64::INFINITY)),
-        "-.inf" | "-.Inf" | "-.INF" => Some(Scalar::Float(f64::NEG_INFINITY)),
+        ".nan" | ".NaN" | ".NAN" => Some(ResolvedScalar::Float(f64::NAN)),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(ResolvedScalar::Float(f64::INFINITY)),
+        "-.inf" | "-.Inf" | "-.INF" => Some(ResolvedScalar::Float(f64::NEG_INFINITY)),
         _ => None,
     }
 }
 
-fn number(text: &str) -> Option<Scalar> {
+fn resolve_number(text: &str) -> Option<ResolvedScalar> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
-    integer(&plain).or_else(|| float(&plain))
+    resolve_integer(&plain).or_else(|| resolve_float(&plain))
 }
 
 /// Parses an integer with Go's prefixes; a leading zero means octal.
-fn integer(text: &str) -> Option<Scalar> {
+fn resolve_integer(text: &str) -> Option<ResolvedScalar> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -72,25 +75,25 @@ fn integer(text: &str) -> Option<Scalar> {
     }
     let value = u64::from_str_radix(digits, radix).ok()?;
     match (negative, i64::try_from(value)) {
-        (false, Ok(value)) => Some(Scalar::Int(value)),
-        (true, Ok(value)) => Some(Scalar::Int(-value)),
-        (true, Err(_)) if value == 1 << 63 => Some(Scalar::Int(i64::MIN)),
-        (false, Err(_)) if !text.starts_with('+') => Some(Scalar::Large(value)),
+        (false, Ok(value)) => Some(ResolvedScalar::Int(value)),
+        (true, Ok(value)) => Some(ResolvedScalar::Int(-value)),
+        (true, Err(_)) if value == 1 << 63 => Some(ResolvedScalar::Int(i64::MIN)),
+        (false, Err(_)) if !text.starts_with('+') => Some(ResolvedScalar::Large(value)),
         _ => None,
     }
 }
 
 /// Parses a decimal float; `None` if it is out of range, which makes it a string.
-fn float(text: &str) -> Option<Scalar> {
+fn resolve_float(text: &str) -> Option<ResolvedScalar> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let shaped = unsigned.starts_with(|c: char| c == '.' || c.is_ascii_digit())
         && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     let value: f64 = if shaped { text.parse().ok()? } else { return None };
-    value.is_finite().then_some(Scalar::Float(value))
+    value.is_finite().then_some(ResolvedScalar::Float(value))
 }
 
 /// Parses a timestamp: `2006-1-2`, `2006-1-2 15:4:5.9` or `2006-1-2T15:4:5.9Z`, with `t` for `T` and an offset for `Z`.
-fn timestamp(text: &str) -> Option<Scalar> {
+fn resolve_timestamp(text: &str) -> Option<ResolvedScalar> {
     let (date, time) = match text.find(['T', 't', ' ']) {
         Some(at) => (&text[..at], Some(text[at..].split_at(1))),
         None => (text, None),
@@ -100,7 +103,7 @@ fn timestamp(text: &str) -> Option<Scalar> {
     if year.len() != 4 || parts.next().is_some() {
         return None;
     }
-    Date::new(year.parse().ok()?, small(month)?, small(day)?).ok()?;
+    Date::new(year.parse().ok()?, parse_small_number(month)?, parse_small_number(day)?).ok()?;
     let valid = match time {
         None => true,
         Some((" ", clock)) => is_clock(clock),
@@ -109,18 +112,18 @@ fn timestamp(text: &str) -> Option<Scalar> {
             is_clock(&clock[..end]) && is_offset(&clock[end..])
         }
     };
-    valid.then_some(Scalar::Timestamp)
+    valid.then_some(ResolvedScalar::Timestamp)
 }
 
 /// Parses a number of one or two digits.
-fn small(text: &str) -> Option<i8> {
+fn parse_small_number(text: &str) -> Option<i8> {
     let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }
 
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let parts: Option<Vec<i8>> = clock.split(':').map(small).collect();
+    let parts: Option<Vec<i8>> = clock.split(':').map(parse_small_number).collect();
     matches!(parts.as_deref(), Some([0..24, 0..60, 0..60]))
         && !fraction.is_empty()
         && fraction.bytes().all(|byte| byte.is_ascii_digit())
@@ -137,7 +140,7 @@ fn is_offset(text: &str) -> bool {
 }
 
 /// Whether other libraries parse it as a base-60 number, so that it must be quoted.
-pub fn base_60(text: &str) -> bool {
+pub fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');
     let first = parts.next().unwrap_or_default();

@@ -27,7 +27,7 @@ impl EncryptionConfig {
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let refuse = |reason: String| StoreError::Unusable(format!("--encryption-provider-config: {reason}"));
         let parsed = formats::yaml::parse(text.as_bytes()).map_err(|error| refuse(error.to_string()))?;
-        if let Some(duplicates) = parsed.violation() {
+        if let Some(duplicates) = parsed.duplicate_key_error() {
             return Err(refuse(duplicates));
         }
         let raw: RawConfig = serde_json::from_value(parsed.value).map_err(|error| refuse(error.to_string()))?;

@@ -61,7 +61,7 @@ fn check_seccomp(at: &FieldCursor, e: &mut ErrorList) {
     match at.text() {
         "runtime/default" | "docker/default" | "unconfined" => {}
         text => match text.strip_prefix("localhost/") {
-            Some(file) => at.check_format_as(e, file, names::relative),
+            Some(file) => at.check_format_as(e, file, names::check_relative_path),
             None => at.invalid_text(e, "must be a valid seccomp profile"),
         },
     }

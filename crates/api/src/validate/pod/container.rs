@@ -39,7 +39,7 @@ pub fn validate_debug_names(list: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_port_names(list: &FieldCursor, e: &mut ErrorList) {
     let mut seen = Vec::new();
     for name in list.items().map(|port| port.text_at("name")).enumerate().filter(|(_, name)| !name.is_empty()) {
-        if !names::port(name.1).is_empty() {
+        if !names::check_port_name(name.1).is_empty() {
             continue;
         }
         if seen.contains(&name.1) {
@@ -134,7 +134,7 @@ pub fn validate_search_length(searches: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_search_domain(search: &FieldCursor, e: &mut ErrorList) {
     if search.text() != "." {
         let name = search.text().strip_suffix('.').unwrap_or(search.text());
-        search.check_format_as(e, name, names::subdomain_with_underscores);
+        search.check_format_as(e, name, names::check_underscore_subdomain);
     }
 }
 

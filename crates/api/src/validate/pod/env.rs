@@ -30,10 +30,10 @@ pub fn validate_field_of_pod(at: &FieldCursor, allowed: &str, e: &mut ErrorList)
     if let Some((head, subscript)) = split_subscript(text) {
         match head {
             "metadata.annotations" => {
-                at.check_format_as(e, &subscript.to_lowercase(), names::qualified);
+                at.check_format_as(e, &subscript.to_lowercase(), names::check_qualified_name);
             }
             "metadata.labels" => {
-                at.check_format_as(e, subscript, names::qualified);
+                at.check_format_as(e, subscript, names::check_qualified_name);
             }
             _ => {
                 let message = "error converting fieldPath: field label does not support subscript";

@@ -28,7 +28,7 @@ pub fn validate_label_keys(at: &FieldCursor, e: &mut ErrorList) {
     }
     for keys in [&matching, &other].into_iter().filter(|keys| !keys.is_empty()) {
         if labels.exists() {
-            keys.items().for_each(|key| key.check_format(e, names::qualified));
+            keys.items().for_each(|key| key.check_format(e, names::check_qualified_name));
         } else {
             keys.forbidden(e, "must not be specified when labelSelector is not set");
         }

@@ -42,7 +42,7 @@ pub fn validate_created_claim_name(volume: &FieldCursor, e: &mut ErrorList) {
         return;
     }
     let claim = format!("{pod}-{}", name.text());
-    for fault in names::subdomain(&claim) {
+    for fault in names::check_dns1123_subdomain(&claim) {
         name.invalid_text(e, format!("PVC name {claim:?}: {fault}"));
     }
 }
@@ -166,7 +166,7 @@ pub fn validate_user_annotations(notes: &FieldCursor, e: &mut ErrorList) {
     for (key, _) in notes.entries() {
         let key = key.to_lowercase();
         let before = e.len();
-        notes.check_format_as(e, &key, names::qualified);
+        notes.check_format_as(e, &key, names::check_qualified_name);
         if e.len() == before && !key.contains('/') {
             notes.invalid_as(e, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
         }

@@ -56,7 +56,7 @@ fn collect_kinds(
         let parts = by_name.iter().filter_map(|(name, at)| Some((name.strip_prefix(prefix.as_str())?, *at)));
         let kind = KindRules {
             name: flag(head, "names")
-                .map_or(names::subdomain, |form| names::find_format(form).expect("a form of names")),
+                .map_or(names::check_dns1123_subdomain, |form| names::find_format(form).expect("a form of names")),
             stored: !head.flags.contains("unstored"),
             main: by_name[head.name],
             subresources: parts.collect(),

@@ -33,8 +33,8 @@ enum CheckKind {
     Nonzero,
     Optional,
     Pointer,
-    Form(names::Form),
-    Joined(names::Form, &'static str),
+    Form(names::NameValidator),
+    Joined(names::NameValidator, &'static str),
     Nonblank,
     Lone,
     Note(&'static str),
@@ -273,11 +273,11 @@ fn range_message(low: i64, high: i64) -> String {
     match (low, high) {
         (low, i64::MAX) => format!("must be greater than or equal to {low}"),
         (i64::MIN, high) => format!("must be less than or equal to {high}"),
-        (low, high) => names::range(low, high),
+        (low, high) => names::inclusive_range_error(low, high),
     }
 }
 
-fn check_joined(at: &FieldCursor, form: names::Form, between: &str, e: &mut ErrorList) {
+fn check_joined(at: &FieldCursor, form: names::NameValidator, between: &str, e: &mut ErrorList) {
     let faults = form(at.text());
     if !faults.is_empty() {
         at.invalid_text(e, faults.join(between));

@@ -1,13 +1,13 @@
 //! Raw JSON: the text of a field as written, and compaction.
 
-use super::scan::{Fault, Scan};
+use super::scanner::{JsonScanner, SyntaxError};
 
 /// Returns the raw text of a field of an object; the last duplicate wins. `None` if the field is absent or there is no
 /// object.
-pub fn field<'b>(bytes: &'b [u8], name: &str) -> Option<&'b str> {
-    let mut scan = Scan { bytes, at: 0 };
+pub fn raw_field<'b>(bytes: &'b [u8], name: &str) -> Option<&'b str> {
+    let mut scan = JsonScanner { bytes, at: 0 };
     let mut found = None;
-    walk(&mut scan, |key, value| {
+    walk_fields(&mut scan, |key, value| {
         if key == name.as_bytes() {
             found = Some(value);
         }
@@ -16,24 +16,27 @@ pub fn field<'b>(bytes: &'b [u8], name: &str) -> Option<&'b str> {
     std::str::from_utf8(&bytes[found?]).ok()
 }
 
-fn walk(scan: &mut Scan<'_>, mut visit: impl FnMut(&[u8], std::ops::Range<usize>)) -> Result<(), Fault> {
-    if scan.peek()? != b'{' || !scan.enter(b'}')? {
+fn walk_fields(
+    scan: &mut JsonScanner<'_>,
+    mut visit: impl FnMut(&[u8], std::ops::Range<usize>),
+) -> Result<(), SyntaxError> {
+    if scan.peek()? != b'{' || !scan.enter_collection(b'}')? {
         return Ok(());
     }
     loop {
-        let key = scan.key()?;
+        let key = scan.scan_key()?;
         scan.peek()?;
         let begins = scan.at;
-        scan.skip()?;
+        scan.skip_value()?;
         visit(&scan.bytes[key.start..key.end], begins..scan.at);
-        if !scan.more(b'}')? {
+        if !scan.advance_entry(b'}')? {
             return Ok(());
         }
     }
 }
 
 /// Removes insignificant white space from JSON, and escapes the characters that Go escapes for HTML.
-pub fn compact(text: &str) -> String {
+pub fn compact_json(text: &str) -> String {
     let (mut out, mut quoted, mut escaped) = (String::with_capacity(text.len()), false, false);
     for letter in text.chars() {
         match letter {
@@ -56,20 +59,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_as_it_is_written() {
+    fn raw_field_keeps_its_text() {
         let text = br#" { "a" : {"data": 1}, "data" : [ 1, {"x" :"}\""} ] , "z": null}"#;
-        assert_eq!(field(text, "data"), Some(r#"[ 1, {"x" :"}\""} ]"#));
-        assert_eq!(field(text, "z"), Some("null"));
-        assert_eq!(field(br#"{"data": 1, "data":2}"#, "data"), Some("2"));
+        assert_eq!(raw_field(text, "data"), Some(r#"[ 1, {"x" :"}\""} ]"#));
+        assert_eq!(raw_field(text, "z"), Some("null"));
+        assert_eq!(raw_field(br#"{"data": 1, "data":2}"#, "data"), Some("2"));
         for none in [&br#"{"a": 1}"#[..], b"{}", b"[1]", b"{\"data\": ", b"", b"\xff"] {
-            assert_eq!(field(none, "data"), None);
+            assert_eq!(raw_field(none, "data"), None);
         }
     }
 
     #[test]
-    fn spaces_that_mean_nothing_go() {
-        assert_eq!(compact("{ \"a b\\\" \" :\n[1, 2 ]}"), r#"{"a b\" ":[1,2]}"#);
-        assert_eq!(compact(r#"{"a":"<&>\\"}"#), r#"{"a":"\u003c\u0026\u003e\\"}"#);
-        assert_eq!(compact(r#"{"a":1}"#), r#"{"a":1}"#);
+    fn insignificant_white_space_is_removed() {
+        assert_eq!(compact_json("{ \"a b\\\" \" :\n[1, 2 ]}"), r#"{"a b\" ":[1,2]}"#);
+        assert_eq!(compact_json(r#"{"a":"<&>\\"}"#), r#"{"a":"\u003c\u0026\u003e\\"}"#);
+        assert_eq!(compact_json(r#"{"a":1}"#), r#"{"a":1}"#);
     }
 }

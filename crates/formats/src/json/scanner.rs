@@ -1,15 +1,15 @@
 //! The JSON scanner: finds the ends of strings, numbers and values, and reports syntax errors with Go's messages.
 //!
-//! Every JSON reader advances a [`Scan`] along a document; it neither copies nor recurses.
+//! Every JSON reader advances a [`JsonScanner`] along a document; it neither copies nor recurses.
 
-use super::Error;
+use super::JsonError;
 
 /// Go's nesting limit; deeper documents are syntax errors.
 const MAX_DEPTH: usize = 10_000;
 
 /// A syntax error at the scanner's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum SyntaxError {
     /// Unexpected end of input.
     End,
     /// An invalid character; the text is the context in Go's message.
@@ -20,7 +20,7 @@ pub enum Fault {
 
 /// The byte range of a string, without its quotes.
 #[derive(Clone, Copy, Debug)]
-pub struct Quoted {
+pub struct QuotedRange {
     /// Offset of the first byte.
     pub start: usize,
     /// Offset after the last byte.
@@ -31,14 +31,14 @@ pub struct Quoted {
 }
 
 /// Checks whether Go accepts bytes as JSON.
-pub fn check(bytes: &[u8]) -> Result<(), Error> {
-    let mut scan = Scan { bytes, at: 0 };
-    scan.skip().and_then(|()| scan.end()).map_err(|fault| {
-        let here = || quoted(bytes[scan.at]);
-        Error::Syntax(match fault {
-            Fault::End => "unexpected end of JSON input".to_owned(),
-            Fault::At(context) => format!("invalid character {} {context}", here()),
-            Fault::Literal(word, want) => {
+pub fn validate_syntax(bytes: &[u8]) -> Result<(), JsonError> {
+    let mut scan = JsonScanner { bytes, at: 0 };
+    scan.skip_value().and_then(|()| scan.expect_end()).map_err(|fault| {
+        let here = || quote_byte(bytes[scan.at]);
+        JsonError::Syntax(match fault {
+            SyntaxError::End => "unexpected end of JSON input".to_owned(),
+            SyntaxError::At(context) => format!("invalid character {} {context}", here()),
+            SyntaxError::Literal(word, want) => {
                 format!("invalid character {} in literal {word} (expecting '{}')", here(), char::from(want))
             }
         })
@@ -46,19 +46,19 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// A position in a document.
-pub struct Scan<'a> {
+pub struct JsonScanner<'a> {
     /// The document.
     pub bytes: &'a [u8],
     /// Offset of the next byte.
     pub at: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> JsonScanner<'a> {
     /// Skips white space and returns the next byte without consuming it.
     #[inline]
-    pub fn peek(&mut self) -> Result<u8, Fault> {
+    pub fn peek(&mut self) -> Result<u8, SyntaxError> {
         loop {
-            match self.here()? {
+            match self.current_byte()? {
                 b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
                 byte => return Ok(byte),
             }
@@ -67,7 +67,7 @@ impl<'a> Scan<'a> {
 
     /// Enters the object or list at the current position; returns whether it has entries.
     #[inline]
-    pub fn enter(&mut self, close: u8) -> Result<bool, Fault> {
+    pub fn enter_collection(&mut self, close: u8) -> Result<bool, SyntaxError> {
         self.at += 1;
         let empty = self.peek()? == close;
         self.at += usize::from(empty);
@@ -76,10 +76,10 @@ impl<'a> Scan<'a> {
 
     /// Advances past an entry; returns whether another one follows.
     #[inline]
-    pub fn more(&mut self, close: u8) -> Result<bool, Fault> {
+    pub fn advance_entry(&mut self, close: u8) -> Result<bool, SyntaxError> {
         let byte = self.peek()?;
         if byte != b',' && byte != close {
-            return Err(Fault::At(match close {
+            return Err(SyntaxError::At(match close {
                 b'}' => "after object key:value pair",
                 _ => "after array element",
             }));
@@ -90,13 +90,13 @@ impl<'a> Scan<'a> {
 
     /// Scans a key and its colon.
     #[inline]
-    pub fn key(&mut self) -> Result<Quoted, Fault> {
+    pub fn scan_key(&mut self) -> Result<QuotedRange, SyntaxError> {
         if self.peek()? != b'"' {
-            return Err(Fault::At("looking for beginning of object key string"));
+            return Err(SyntaxError::At("looking for beginning of object key string"));
         }
-        let key = self.text()?;
+        let key = self.scan_string()?;
         if self.peek()? != b':' {
-            return Err(Fault::At("after object key"));
+            return Err(SyntaxError::At("after object key"));
         }
         self.at += 1;
         Ok(key)
@@ -104,87 +104,87 @@ impl<'a> Scan<'a> {
 
     /// Scans a string; the current byte is its opening quote.
     #[inline]
-    pub fn text(&mut self) -> Result<Quoted, Fault> {
+    pub fn scan_string(&mut self) -> Result<QuotedRange, SyntaxError> {
         self.at += 1;
         let start = self.at;
         let mut escapes = 0;
         loop {
-            self.at += plain(&self.bytes[self.at..]);
-            match self.here()? {
+            self.at += plain_prefix_length(&self.bytes[self.at..]);
+            match self.current_byte()? {
                 b'"' => break,
                 b'\\' => {
                     escapes += 1;
                     self.at += 1;
-                    self.escape()?;
+                    self.scan_escape()?;
                 }
-                _ => return Err(Fault::At("in string literal")),
+                _ => return Err(SyntaxError::At("in string literal")),
             }
         }
         self.at += 1;
-        Ok(Quoted { start, end: self.at - 1, escapes })
+        Ok(QuotedRange { start, end: self.at - 1, escapes })
     }
 
-    fn escape(&mut self) -> Result<(), Fault> {
-        match self.here()? {
+    fn scan_escape(&mut self) -> Result<(), SyntaxError> {
+        match self.current_byte()? {
             b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => self.at += 1,
             b'u' => {
                 self.at += 1;
                 for _ in 0..4 {
-                    if !self.here()?.is_ascii_hexdigit() {
-                        return Err(Fault::At("in \\u hexadecimal character escape"));
+                    if !self.current_byte()?.is_ascii_hexdigit() {
+                        return Err(SyntaxError::At("in \\u hexadecimal character escape"));
                     }
                     self.at += 1;
                 }
             }
-            _ => return Err(Fault::At("in string escape code")),
+            _ => return Err(SyntaxError::At("in string escape code")),
         }
         Ok(())
     }
 
     /// Scans a number that starts at the current byte and returns its range.
-    pub fn number(&mut self) -> Result<std::ops::Range<usize>, Fault> {
+    pub fn scan_number(&mut self) -> Result<std::ops::Range<usize>, SyntaxError> {
         let start = self.at;
-        if self.here()? == b'-' {
+        if self.current_byte()? == b'-' {
             self.at += 1;
         }
-        match self.here()? {
+        match self.current_byte()? {
             b'0' => self.at += 1,
-            b'1'..=b'9' => self.digits(),
-            _ => return Err(Fault::At("in numeric literal")),
+            b'1'..=b'9' => self.skip_digits(),
+            _ => return Err(SyntaxError::At("in numeric literal")),
         }
-        if self.here().is_ok_and(|byte| byte == b'.') {
+        if self.current_byte().is_ok_and(|byte| byte == b'.') {
             self.at += 1;
-            self.some_digits("after decimal point in numeric literal")?;
+            self.require_digits("after decimal point in numeric literal")?;
         }
-        if self.here().is_ok_and(|byte| matches!(byte, b'e' | b'E')) {
+        if self.current_byte().is_ok_and(|byte| matches!(byte, b'e' | b'E')) {
             self.at += 1;
-            if matches!(self.here()?, b'+' | b'-') {
+            if matches!(self.current_byte()?, b'+' | b'-') {
                 self.at += 1;
             }
-            self.some_digits("in exponent of numeric literal")?;
+            self.require_digits("in exponent of numeric literal")?;
         }
         Ok(start..self.at)
     }
 
-    fn some_digits(&mut self, context: &'static str) -> Result<(), Fault> {
-        if !self.here()?.is_ascii_digit() {
-            return Err(Fault::At(context));
+    fn require_digits(&mut self, context: &'static str) -> Result<(), SyntaxError> {
+        if !self.current_byte()?.is_ascii_digit() {
+            return Err(SyntaxError::At(context));
         }
-        self.digits();
+        self.skip_digits();
         Ok(())
     }
 
-    fn digits(&mut self) {
-        while self.here().is_ok_and(|byte| byte.is_ascii_digit()) {
+    fn skip_digits(&mut self) {
+        while self.current_byte().is_ok_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
         }
     }
 
     /// Scans `true`, `false` or `null`.
-    pub fn literal(&mut self, word: &'static str) -> Result<(), Fault> {
+    pub fn scan_literal(&mut self, word: &'static str) -> Result<(), SyntaxError> {
         for want in word.bytes() {
-            if self.here()? != want {
-                return Err(Fault::Literal(word, want));
+            if self.current_byte()? != want {
+                return Err(SyntaxError::Literal(word, want));
             }
             self.at += 1;
         }
@@ -192,35 +192,35 @@ impl<'a> Scan<'a> {
     }
 
     /// Skips a value of any type.
-    pub fn skip(&mut self) -> Result<(), Fault> {
+    pub fn skip_value(&mut self) -> Result<(), SyntaxError> {
         // Closing brackets of the open objects and lists.
         let mut open = Vec::new();
         loop {
             match self.peek()? {
                 first @ (b'{' | b'[') => {
                     if open.len() == MAX_DEPTH {
-                        return Err(Fault::At("exceeded max depth"));
+                        return Err(SyntaxError::At("exceeded max depth"));
                     }
                     let close = if first == b'{' { b'}' } else { b']' };
-                    if self.enter(close)? {
+                    if self.enter_collection(close)? {
                         open.push(close);
                         if close == b'}' {
-                            self.key()?;
+                            self.scan_key()?;
                         }
                         continue;
                     }
                 }
-                b'"' => _ = self.text()?,
-                b'-' | b'0'..=b'9' => _ = self.number()?,
-                b't' => self.literal("true")?,
-                b'f' => self.literal("false")?,
-                b'n' => self.literal("null")?,
+                b'"' => _ = self.scan_string()?,
+                b'-' | b'0'..=b'9' => _ = self.scan_number()?,
+                b't' => self.scan_literal("true")?,
+                b'f' => self.scan_literal("false")?,
+                b'n' => self.scan_literal("null")?,
                 _ => return Err(NO_VALUE),
             }
             while let Some(close) = open.last().copied() {
-                if self.more(close)? {
+                if self.advance_entry(close)? {
                     if close == b'}' {
-                        self.key()?;
+                        self.scan_key()?;
                     }
                     break;
                 }
@@ -233,23 +233,23 @@ impl<'a> Scan<'a> {
     }
 
     /// Checks that only white space follows.
-    pub fn end(&mut self) -> Result<(), Fault> {
+    pub fn expect_end(&mut self) -> Result<(), SyntaxError> {
         match self.peek() {
-            Ok(_) => Err(Fault::At("after top-level value")),
+            Ok(_) => Err(SyntaxError::At("after top-level value")),
             Err(_) => Ok(()),
         }
     }
 
     #[inline]
-    fn here(&self) -> Result<u8, Fault> {
-        self.bytes.get(self.at).copied().ok_or(Fault::End)
+    fn current_byte(&self) -> Result<u8, SyntaxError> {
+        self.bytes.get(self.at).copied().ok_or(SyntaxError::End)
     }
 }
 
 /// Returns the length of the prefix without quotes, backslashes and control characters, examining eight bytes at a
 /// time.
 #[inline]
-fn plain(bytes: &[u8]) -> usize {
+fn plain_prefix_length(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
     let mut at = 0;
@@ -269,10 +269,10 @@ fn plain(bytes: &[u8]) -> usize {
 }
 
 /// The current byte does not start a value.
-pub const NO_VALUE: Fault = Fault::At("looking for beginning of value");
+pub const NO_VALUE: SyntaxError = SyntaxError::At("looking for beginning of value");
 
 /// Quotes a byte as Go does, as a Latin-1 character.
-fn quoted(byte: u8) -> String {
+fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),
         b'\\' => r"'\\'".to_owned(),
@@ -294,7 +294,7 @@ mod tests {
     use super::super::parse;
 
     #[test]
-    fn faults_are_told_in_the_words_of_go() {
+    fn syntax_errors_have_go_messages() {
         let deep = [b'['; 10_001];
         let cases: [(&[u8], &str); 21] = [
             (b"{nope", "invalid character 'n' looking for beginning of object key string"),

@@ -5,10 +5,10 @@ use std::{net::Ipv6Addr, sync::LazyLock};
 use jiff::civil::Date;
 use regex::Regex;
 
-use crate::{duration, net, pattern, url::Url};
+use crate::{duration, go_regexp, net, url::Url};
 
 /// Whether a string conforms to a format; `None` for an unknown format.
-pub fn check(name: &str, text: &str) -> Option<bool> {
+pub fn matches_format(name: &str, text: &str) -> Option<bool> {
     let name = name.replace('-', "");
     if let Some((_, pattern)) = PATTERNS.iter().find(|(known, _)| *known == name) {
         return Some(pattern.is_match(text));
@@ -17,38 +17,40 @@ pub fn check(name: &str, text: &str) -> Option<bool> {
 }
 
 /// Whether a format is known for a schema type; an empty type means `string`.
-pub fn is_known(ty: &str, name: &str) -> bool {
+pub fn is_known_format(ty: &str, name: &str) -> bool {
     match ty {
-        "" | "string" => check(name, "").is_some(),
+        "" | "string" => matches_format(name, "").is_some(),
         "integer" => matches!(name, "int32" | "int64"),
         "number" => matches!(name, "float" | "double"),
         _ => false,
     }
 }
 
-type Right = fn(&str) -> bool;
+type FormatCheck = fn(&str) -> bool;
 
 /// Formats validated by a function, by name without dashes.
-const FORMATS: &[(&str, Right)] = &[
+const FORMATS: &[(&str, FormatCheck)] = &[
     ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|c| c.is_ascii_hexdigit())),
     ("uri", |text| Url::parse(text).is_ok()),
     ("email", is_email),
-    ("hostname", |text| text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && matches(&HOSTNAME, text)),
-    ("ipv4", |text| text.contains('.') && net::lenient_ip(text).is_some()),
+    ("hostname", |text| {
+        text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && is_lazy_match(&HOSTNAME, text)
+    }),
+    ("ipv4", |text| text.contains('.') && net::parse_lenient_ip(text).is_some()),
     ("ipv6", |text| text.parse::<Ipv6Addr>().is_ok()),
-    ("cidr", |text| net::lenient_cidr(text).is_some()),
+    ("cidr", |text| net::parse_lenient_cidr(text).is_some()),
     ("mac", is_mac),
     ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
     ("isbn10", is_isbn10),
     ("isbn13", is_isbn13),
     ("creditcard", is_credit_card),
-    ("ssn", |text| text.len() == 11 && matches(&SSN, text)),
+    ("ssn", |text| text.len() == 11 && is_lazy_match(&SSN, text)),
     ("password", |_| true),
     ("date", is_date),
     ("datetime", is_date_time),
-    ("duration", |text| duration::lenient(text).is_some()),
-    ("k8sshortname", |text| text.len() <= 63 && is_label(text)),
-    ("k8slongname", |text| text.len() <= 253 && text.split('.').all(is_label)),
+    ("duration", |text| duration::parse_lenient(text).is_some()),
+    ("k8sshortname", |text| text.len() <= 63 && is_hostname_label(text)),
+    ("k8slongname", |text| text.len() <= 253 && text.split('.').all(is_hostname_label)),
 ];
 
 /// Formats validated by a regular expression.
@@ -57,7 +59,7 @@ static PATTERNS: LazyLock<[(&str, Regex); 7]> = LazyLock::new(|| {
     let uuid = |version: &str, variant: &str| {
         let rest = if version.is_empty() { "{4}" } else { "{3}" };
         let last = if variant.is_empty() { "{4}" } else { "{3}" };
-        regex(&format!("^{hex}{{8}}-?{hex}{{4}}-?{version}{hex}{rest}-?{variant}{hex}{last}-?{hex}{{12}}$"))
+        compile_regex(&format!("^{hex}{{8}}-?{hex}{{4}}-?{version}{hex}{rest}-?{variant}{hex}{last}-?{hex}{{12}}$"))
     };
     let part = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*";
     [
@@ -65,9 +67,9 @@ static PATTERNS: LazyLock<[(&str, Regex); 7]> = LazyLock::new(|| {
         ("uuid3", uuid("3", "")),
         ("uuid4", uuid("4", "[89abAB]")),
         ("uuid5", uuid("5", "[89abAB]")),
-        ("hexcolor", regex(&format!("^#?({hex}{{3}}|{hex}{{6}})$"))),
-        ("rgbcolor", regex(&format!(r"^rgb\({part},{part},{part}\)$"))),
-        ("byte", regex("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")),
+        ("hexcolor", compile_regex(&format!("^#?({hex}{{3}}|{hex}{{6}})$"))),
+        ("rgbcolor", compile_regex(&format!(r"^rgb\({part},{part},{part}\)$"))),
+        ("byte", compile_regex("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")),
     ]
 });
 
@@ -76,27 +78,27 @@ static HOSTNAME: LazyLock<Regex> = LazyLock::new(|| {
     let sign = r"a-zA-Z0-9\p{S}\p{L}";
     let single = format!("[{sign}](-?[{sign}]*)?");
     let domain = format!(r"([{sign}]([{sign}-]*[{sign}])?\.)+[a-zA-Z\p{{L}}][a-zA-Z\p{{L}}]+");
-    regex(&format!("^({single}|{domain})$"))
+    compile_regex(&format!("^({single}|{domain})$"))
 });
-static SSN: LazyLock<Regex> = LazyLock::new(|| regex(r"^\d{3}[- ]?\d{2}[- ]?\d{4}$"));
+static SSN: LazyLock<Regex> = LazyLock::new(|| compile_regex(r"^\d{3}[- ]?\d{2}[- ]?\d{4}$"));
 static CARD: LazyLock<Regex> = LazyLock::new(|| {
-    regex(concat!(
+    compile_regex(concat!(
         "^(4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|",
         "3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35[0-9]{3})[0-9]{11})$"
     ))
 });
 static CLOCK: LazyLock<Regex> =
-    LazyLock::new(|| regex("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})$"));
+    LazyLock::new(|| compile_regex("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})$"));
 
-fn regex(text: &str) -> Regex {
-    pattern::compile(text).expect("the patterns here are such")
+fn compile_regex(text: &str) -> Regex {
+    go_regexp::compile_regexp(text).expect("the patterns here are such")
 }
 
-fn matches(pattern: &LazyLock<Regex>, text: &str) -> bool {
+fn is_lazy_match(pattern: &LazyLock<Regex>, text: &str) -> bool {
     pattern.is_match(text)
 }
 
-fn is_label(text: &str) -> bool {
+fn is_hostname_label(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(inner)
 }
@@ -133,12 +135,12 @@ fn is_mac(text: &str) -> bool {
     plain || groups(':', 2, &[6, 8, 20]) || groups('-', 2, &[6, 8, 20]) || groups('.', 4, &[3, 4, 10])
 }
 
-fn digits(text: &str) -> Vec<u32> {
+fn decimal_digits(text: &str) -> Vec<u32> {
     text.chars().filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_digit(10).unwrap_or(u32::MAX)).collect()
 }
 
 fn is_isbn10(text: &str) -> bool {
-    let mut digits = digits(text);
+    let mut digits = decimal_digits(text);
     if digits.len() == 10 && text.trim_end().ends_with('X') {
         digits[9] = 10;
     }
@@ -147,7 +149,7 @@ fn is_isbn10(text: &str) -> bool {
 }
 
 fn is_isbn13(text: &str) -> bool {
-    let digits = digits(text);
+    let digits = decimal_digits(text);
     let valid = digits.len() == 13 && digits.iter().all(|digit| *digit < 10);
     valid && digits.iter().zip([1, 3].iter().cycle()).map(|(digit, factor)| digit * factor).sum::<u32>() % 10 == 0
 }
@@ -157,7 +159,7 @@ fn is_credit_card(text: &str) -> bool {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let doubled = |(at, digit): (usize, u32)| if at % 2 == 0 { digit } else { digit * 2 / 10 + digit * 2 % 10 };
     let sum: u32 = digits.chars().rev().filter_map(|c| c.to_digit(10)).enumerate().map(doubled).sum();
-    matches(&CARD, &digits) && sum.is_multiple_of(10)
+    is_lazy_match(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
 /// Whether the text is an email address: `name@domain`, or that in angle brackets after a display name.
@@ -182,10 +184,10 @@ fn is_email(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::matches_format;
 
     #[test]
-    fn formats_are_told_apart() {
+    fn strings_are_matched_against_formats() {
         let cases = [
             ("date", "2024-02-29", "2023-02-29"),
             ("date-time", "2024-01-02T03:04:05.5+01:00", "2024-01-02 03:04:05Z"),
@@ -216,8 +218,8 @@ mod tests {
             ("k8s-long-name", "a.b", "a..b"),
         ];
         for (name, right, wrong) in cases {
-            assert_eq!((check(name, right), check(name, wrong)), (Some(true), Some(false)), "{name}");
+            assert_eq!((matches_format(name, right), matches_format(name, wrong)), (Some(true), Some(false)), "{name}");
         }
-        assert_eq!((check("password", ""), check("nonsense", "")), (Some(true), None));
+        assert_eq!((matches_format("password", ""), matches_format("nonsense", "")), (Some(true), None));
     }
 }

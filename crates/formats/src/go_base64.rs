@@ -2,22 +2,25 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
+use crate::ParseError;
+
 /// Returns Go's encoding of the decoded bytes if it differs from `text`; the error is Go's message.
-pub fn canonical(text: &str) -> Result<Option<String>, String> {
+pub fn canonicalize_base64(text: &str) -> Result<Option<String>, ParseError> {
     if BASE64_STANDARD.decode(text.as_bytes()).is_ok() {
         return Ok(None);
     }
-    let bytes = loose(text.as_bytes()).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
+    let bytes =
+        decode_base64(text.as_bytes()).map_err(|at| ParseError(format!("illegal base64 data at input byte {at}")))?;
     Ok(Some(BASE64_STANDARD.encode(bytes)))
 }
 
 /// Decodes base64; the error is the offset of the invalid byte, as Go reports it.
-fn loose(text: &[u8]) -> Result<Vec<u8>, usize> {
+fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
     let line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let (mut out, mut bits, mut count) = (Vec::new(), 0u32, 0);
     for (at, byte) in text.iter().enumerate().filter(|(_, byte)| !line_end(byte)) {
-        let Some(six) = sextet(*byte) else {
-            padding(text, at, count)?;
+        let Some(six) = decode_sextet(*byte) else {
+            check_padding(text, at, count)?;
             out.extend(&(bits << (6 * (4 - count))).to_be_bytes()[1..count]);
             return Ok(out);
         };
@@ -32,7 +35,7 @@ fn loose(text: &[u8]) -> Result<Vec<u8>, usize> {
 }
 
 /// Checks that `at` is the padding that ends the input, after `letters` characters of a group of four.
-fn padding(text: &[u8], at: usize, letters: usize) -> Result<(), usize> {
+fn check_padding(text: &[u8], at: usize, letters: usize) -> Result<(), usize> {
     if text[at] != b'=' || letters < 2 {
         return Err(at);
     }
@@ -47,9 +50,9 @@ fn padding(text: &[u8], at: usize, letters: usize) -> Result<(), usize> {
     next(last + 1).map_or(Ok(()), Err)
 }
 
-fn sextet(byte: u8) -> Option<u32> {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    LETTERS.iter().position(|letter| *letter == byte).map(|at| at as u32)
+fn decode_sextet(byte: u8) -> Option<u32> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    ALPHABET.iter().position(|letter| *letter == byte).map(|at| at as u32)
 }
 
 #[cfg(test)]
@@ -57,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_read_as_go_reads_it() {
+    fn base64_is_decoded_like_go() {
         let cases = [
             ("YQ==", Ok("YQ==")),
             ("YR==", Ok("YQ==")),
@@ -77,8 +80,12 @@ mod tests {
         ];
         for (given, want) in cases {
             let want = want.map(str::to_owned);
-            let got = canonical(given).map(|other| other.unwrap_or_else(|| given.to_owned()));
-            assert_eq!(got, want.map_err(|at| format!("illegal base64 data at input byte {at}")), "{given:?}");
+            let got = canonicalize_base64(given).map(|other| other.unwrap_or_else(|| given.to_owned()));
+            assert_eq!(
+                got,
+                want.map_err(|at| ParseError(format!("illegal base64 data at input byte {at}"))),
+                "{given:?}"
+            );
         }
     }
 }

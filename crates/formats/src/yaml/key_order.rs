@@ -3,16 +3,16 @@
 use std::cmp::Ordering;
 
 /// Compares two keys.
-pub fn compare(a: &str, b: &str) -> Ordering {
+pub fn compare_keys(a: &str, b: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     match left.iter().zip(&right).position(|(a, b)| a != b) {
-        Some(at) => differing(&left, &right, at),
+        Some(at) => compare_at_difference(&left, &right, at),
         None => left.len().cmp(&right.len()),
     }
 }
 
 /// Compares keys whose first difference is at index `at`.
-fn differing(left: &[char], right: &[char], at: usize) -> Ordering {
+fn compare_at_difference(left: &[char], right: &[char], at: usize) -> Ordering {
     let (a, b) = (left[at], right[at]);
     match (a.is_alphabetic(), b.is_alphabetic()) {
         (true, true) => return a.cmp(&b),
@@ -22,12 +22,12 @@ fn differing(left: &[char], right: &[char], at: usize) -> Ordering {
     }
     // A zero within a number is one of its digits; a leading zero is not.
     let inside = (a == '0' || b == '0') && left[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0');
-    let (an, a_end) = number(left, at, inside);
-    let (bn, b_end) = number(right, at, inside);
+    let (an, a_end) = leading_number(left, at, inside);
+    let (bn, b_end) = leading_number(right, at, inside);
     an.cmp(&bn).then(a_end.cmp(&b_end)).then(a.cmp(&b))
 }
 
-fn number(chars: &[char], at: usize, inside: bool) -> (i64, usize) {
+fn leading_number(chars: &[char], at: usize, inside: bool) -> (i64, usize) {
     let digits = chars[at..].iter().map_while(|c| c.to_digit(10));
     let length = digits.clone().count();
     let value = digits.fold(i64::from(inside), |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit)));
@@ -36,13 +36,13 @@ fn number(chars: &[char], at: usize, inside: bool) -> (i64, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::compare;
+    use super::compare_keys;
 
     #[test]
-    fn digits_are_numbers_and_letters_come_last() {
+    fn keys_are_ordered_like_upstream() {
         let sorted = ["", "0", "1", "01", "2", "10", "-", "_", "A", "a", "a0", "a2", "a10", "a-b", "a/b", "ab", "b"];
         let mut shuffled: Vec<&str> = sorted.iter().rev().copied().collect();
-        shuffled.sort_by(|a, b| compare(a, b));
+        shuffled.sort_by(|a, b| compare_keys(a, b));
         let position = |key: &str| shuffled.iter().position(|other| *other == key);
         assert!(position("a2") < position("a10") && position("a-b") < position("ab") && position("A") < position("a"));
         assert!(position("2") < position("10") && position("") == Some(0) && position("a10") < position("b"));

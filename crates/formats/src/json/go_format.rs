@@ -3,7 +3,7 @@
 use crate::Value;
 
 /// Returns Go's name for the JSON type of a value.
-pub fn kind_of_value(value: &Value) -> &'static str {
+pub fn value_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -58,7 +58,7 @@ pub fn go_type(value: &Value) -> &'static str {
 }
 
 /// Escapes `<`, `>` and `&` in JSON, as Go's encoder does.
-pub fn escaped(text: String) -> String {
+pub fn escape_html(text: String) -> String {
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return text;
     }
@@ -67,7 +67,7 @@ pub fn escaped(text: String) -> String {
 }
 
 /// Quotes a string as Go's `%q` does.
-pub fn quoted(text: &str) -> String {
+pub fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {
@@ -91,7 +91,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Indents compact JSON as Go's `json.Indent` does.
-pub fn pretty(compact: &str) -> String {
+pub fn indent_json(compact: &str) -> String {
     let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0usize, false, false);
     let mut characters = compact.chars().peekable();
     while let Some(character) = characters.next() {
@@ -110,16 +110,16 @@ pub fn pretty(compact: &str) -> String {
             '{' | '[' => {
                 depth += 1;
                 out.push(character);
-                line(&mut out, depth);
+                push_line(&mut out, depth);
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                line(&mut out, depth);
+                push_line(&mut out, depth);
                 out.push(character);
             }
             ',' => {
                 out.push(',');
-                line(&mut out, depth);
+                push_line(&mut out, depth);
             }
             ':' => out.push_str(": "),
             character => {
@@ -131,7 +131,7 @@ pub fn pretty(compact: &str) -> String {
     out
 }
 
-fn line(out: &mut String, depth: usize) {
+fn push_line(out: &mut String, depth: usize) {
     out.push('\n');
     out.extend(std::iter::repeat_n(' ', depth));
 }
