@@ -178,7 +178,7 @@ impl<'a> AdmissionAttributes<'a> {
         let resource = loopback::find_resource(kind.0, kind.1, kind.2)?;
         match self.registry.read_object(resource, namespace, name).await {
             Ok((object, _)) => Ok(Some(object)),
-            Err(status) if status.code == 404 => Ok(None),
+            Err(status) if status.is_not_found() => Ok(None),
             Err(status) => Err(status),
         }
     }

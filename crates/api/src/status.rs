@@ -57,11 +57,8 @@ impl Status {
 
     /// 409: the object changed since the client read it.
     pub fn object_modified(resource: &Resource, name: &str) -> Self {
-        Self::conflict(
-            resource,
-            name,
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
     }
 
     /// 422: fields of an object are invalid.
@@ -73,22 +70,17 @@ impl Status {
     /// 422: fields of a kind that has no resource are invalid.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();
-        for text in errors.iter().map(ToString::to_string) {
-            // Equal messages are joined once; the causes keep all of them.
+        // Equal messages are joined once; the causes keep all of them.
+        errors.iter().map(ToString::to_string).for_each(|text| {
             if !texts.contains(&text) {
-                texts.push(text);
+                texts.push(text)
             }
-        }
-        let list = match texts.as_slice() {
-            [one] => one.clone(),
-            many => format!("[{}]", many.join(", ")),
-        };
+        });
+        let list = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
         let qualified = qualified_kind(group, kind);
         let mut details = status_details(name, group, kind);
-        details["causes"] = errors
-            .iter()
-            .map(|e| json!({"reason": e.kind.reason(), "message": e.error_body(), "field": e.field}))
-            .collect();
+        let cause = |e: &FieldError| json!({"reason": e.kind.reason(), "message": e.error_body(), "field": e.field});
+        details["causes"] = errors.iter().map(cause).collect();
         Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")).with_details(details)
     }
 
@@ -199,13 +191,11 @@ impl Status {
 
     /// 504: the requested resource version is newer than the current one.
     pub fn resource_version_too_large(requested: u64, current: u64) -> Self {
-        let mut status =
-            Self::new(504, "Timeout", format!("Timeout: Too large resource version: {requested}, current: {current}"));
-        status.details = Some(json!({
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
+        Self::new(504, "Timeout", message).with_details(json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
-        }));
-        status
+        }))
     }
 
     /// Encodes the `Status` object.
@@ -225,6 +215,26 @@ impl Status {
         }
         value
     }
+}
+
+macro_rules! status_checks {
+    ($($name:ident($code:literal, $reason:pat);)*) => {
+        impl Status {
+            $(#[doc = concat!("Whether it is a ", $code, " with the reason `", stringify!($reason), "`.")]
+            pub fn $name(&self) -> bool {
+                matches!((self.code, self.reason), ($code, $reason))
+            })*
+        }
+    };
+}
+status_checks! {
+    is_bad_request(400, _);
+    is_not_found(404, _);
+    is_already_exists(409, "AlreadyExists");
+    is_conflict(409, "Conflict");
+    is_expired(410, "Expired" | "Gone");
+    is_too_many_requests(429, _);
+    is_timeout(504, _);
 }
 
 /// Formats a kind with its group: `Pod` or `Deployment.apps`.

@@ -41,7 +41,7 @@ impl CrdRegistration {
         for (name, service) in wanted.iter().filter(|(name, _)| !known.contains(*name)).collect::<Vec<_>>() {
             match system.create_object(ObjectKey { resource, namespace: "", name }, service).await {
                 // A user registered this `APIService`; it is left alone.
-                Err(status) if status.reason == "AlreadyExists" => {}
+                Err(status) if status.is_already_exists() => {}
                 created => drop(created?),
             }
             known.insert(name.clone());
@@ -52,7 +52,7 @@ impl CrdRegistration {
                 Ok((service, _)) if is_managed(&service) => {
                     system.delete_object(ObjectKey { resource, namespace: "", name: &name }).await?;
                 }
-                Err(status) if status.reason != "NotFound" => return Err(status),
+                Err(status) if !status.is_not_found() => return Err(status),
                 _ => {}
             }
             known.remove(&name);

@@ -21,7 +21,7 @@ pub async fn update_crd_status(
     };
     let written = storage.edit_status(key, &mut edit).await;
     match written {
-        Err(status) if status.code == 404 => Ok(()),
+        Err(status) if status.is_not_found() => Ok(()),
         written => written.map(drop),
     }
 }

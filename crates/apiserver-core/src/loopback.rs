@@ -57,7 +57,7 @@ impl<'a> LoopbackClient<'a> {
     pub async fn read_object(&self, key: ObjectKey<'_>) -> Result<Option<Value>, Status> {
         match self.storage.read_object(key.resource, key.namespace, key.name).await {
             Ok((object, _)) => Ok(Some(object)),
-            Err(status) if status.code == 404 => Ok(None),
+            Err(status) if status.is_not_found() => Ok(None),
             Err(status) => Err(status),
         }
     }
@@ -89,7 +89,7 @@ impl<'a> LoopbackClient<'a> {
     pub async fn delete_object(&self, key: ObjectKey<'_>) -> Result<bool, Status> {
         match self.perform(loopback_request("delete", key, ""), &Value::Null).await {
             Ok(_) => Ok(true),
-            Err(status) if status.code == 404 => Ok(false),
+            Err(status) if status.is_not_found() => Ok(false),
             Err(status) => Err(status),
         }
     }

@@ -101,8 +101,8 @@ fn parse_custom_request(
     let parsed = build_request(method, rest, query, |_| Some(resource.clone()));
     match (parsed, resource_path) {
         // The custom resource has no such subresource.
-        (Err(status), [_, name, _, ..]) if status.code == 404 => Some(Err(Status::not_found(&resource, name))),
-        (Err(status), _) if status.code == 404 => None,
+        (Err(status), [_, name, _, ..]) if status.is_not_found() => Some(Err(Status::not_found(&resource, name))),
+        (Err(status), _) if status.is_not_found() => None,
         (parsed, _) => Some(parsed),
     }
 }

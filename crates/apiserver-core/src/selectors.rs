@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use api::{
     Value, meta,
-    selector::{LabelSelector, parse_requirements},
+    selector::{LabelSelector, SelectorError, parse_requirements},
 };
 use serde_json::json;
 
@@ -87,19 +87,19 @@ impl RequestSelectors {
 }
 
 impl SelectorRequirements {
-    fn from_result(parsed: Result<Vec<SelectorRequirement>, String>) -> Self {
+    fn from_result(parsed: Result<Vec<SelectorRequirement>, SelectorError>) -> Self {
         match parsed {
             Ok(all) => Self { all, error: None },
-            Err(error) => Self { all: Vec::new(), error: Some(error) },
+            Err(error) => Self { all: Vec::new(), error: Some(error.to_string()) },
         }
     }
 
-    fn from_values(values: &[Value], read: impl Fn(&Value) -> Result<SelectorRequirement, String>) -> Self {
+    fn from_values(values: &[Value], read: impl Fn(&Value) -> Result<SelectorRequirement, RequirementError>) -> Self {
         let (mut all, mut errors) = (Vec::new(), Vec::new());
         for requirement in values.iter().map(read) {
             match requirement {
                 Ok(requirement) => all.push(requirement),
-                Err(error) => errors.push(error),
+                Err(error) => errors.push(error.to_string()),
             }
         }
         Self { all, error: (!errors.is_empty()).then(|| errors.join(", ")) }
@@ -124,13 +124,11 @@ fn parse_field_requirements(text: &str) -> SelectorRequirements {
         SelectorRequirement { key, operator, values: vec![value] }
     };
     let parsed = parse_requirements(text).map(|terms| terms.into_iter().map(requirement).collect());
-    SelectorRequirements::from_result(parsed.map_err(|error| error.to_string()))
+    SelectorRequirements::from_result(parsed)
 }
 
 fn parse_label_requirements(text: &str) -> SelectorRequirements {
-    SelectorRequirements::from_result(
-        LabelSelector::parse(text).map(|selector| label_requirements(&selector)).map_err(|error| error.to_string()),
-    )
+    SelectorRequirements::from_result(LabelSelector::parse(text).map(|selector| label_requirements(&selector)))
 }
 
 fn label_requirements(selector: &LabelSelector) -> Vec<SelectorRequirement> {
@@ -142,30 +140,48 @@ fn label_requirements(selector: &LabelSelector) -> Vec<SelectorRequirement> {
     selector.requirements().map(to_requirement).collect()
 }
 
-fn parse_field_requirement(value: &Value) -> Result<SelectorRequirement, String> {
+/// A requirement of an access review that is not used.
+#[derive(Debug, thiserror::Error)]
+enum RequirementError {
+    #[error("fieldSelectors do not yet support multiple values")]
+    MultipleValues,
+    #[error("fieldSelectors {0} must have one value")]
+    NoValue(&'static str),
+    #[error("fieldSelectors do not yet support {0}")]
+    UnsupportedOperator(String),
+    #[error("{0:?} is not a valid field selector operator")]
+    UnknownOperator(String),
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+    #[error("no requirement")]
+    Empty,
+    #[error("values of {0:?} do not fit {1}")]
+    Values(String, &'static str),
+}
+
+fn parse_field_requirement(value: &Value) -> Result<SelectorRequirement, RequirementError> {
     let values: Vec<String> =
         meta::list_at(value, &["values"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
     if values.len() > 1 {
-        return Err("fieldSelectors do not yet support multiple values".into());
+        return Err(RequirementError::MultipleValues);
     }
     let key = meta::string_at(value, &["key"]).to_owned();
     match meta::string_at(value, &["operator"]) {
         "In" if values.len() == 1 => Ok(SelectorRequirement { key, operator: "In", values }),
-        "In" => Err("fieldSelectors in must have one value".into()),
+        "In" => Err(RequirementError::NoValue("in")),
         "NotIn" if values.len() == 1 => Ok(SelectorRequirement { key, operator: "NotIn", values }),
-        "NotIn" => Err("fieldSelectors not in must have one value".into()),
-        operator @ ("Exists" | "DoesNotExist") => Err(format!("fieldSelectors do not yet support {operator}")),
-        operator => Err(format!("{operator:?} is not a valid field selector operator")),
+        "NotIn" => Err(RequirementError::NoValue("not in")),
+        operator @ ("Exists" | "DoesNotExist") => Err(RequirementError::UnsupportedOperator(operator.to_owned())),
+        operator => Err(RequirementError::UnknownOperator(operator.to_owned())),
     }
 }
 
-fn parse_label_requirement(value: &Value) -> Result<SelectorRequirement, String> {
-    let selector =
-        LabelSelector::from_object(&json!({"matchExpressions": [value]})).map_err(|error| error.to_string())?;
-    let requirement = label_requirements(&selector).pop().ok_or("no requirement")?;
+fn parse_label_requirement(value: &Value) -> Result<SelectorRequirement, RequirementError> {
+    let selector = LabelSelector::from_object(&json!({"matchExpressions": [value]}))?;
+    let requirement = label_requirements(&selector).pop().ok_or(RequirementError::Empty)?;
     let needs_values = matches!(requirement.operator, "In" | "NotIn");
     if needs_values == requirement.values.is_empty() {
-        return Err(format!("values of {:?} do not fit {}", requirement.key, requirement.operator));
+        return Err(RequirementError::Values(requirement.key, requirement.operator));
     }
     Ok(requirement)
 }

@@ -319,7 +319,7 @@ async fn serve_request(
         }
         Err(status) => Err(status),
     };
-    if result.as_ref().is_err_and(|status| status.code == 504) {
+    if result.as_ref().is_err_and(|status| status.is_timeout()) {
         server.shared.metrics.count_terminated(counted.key(), 504);
     }
     let mut response = result.unwrap_or_else(|status| encode::error_response(error_options, &status));

@@ -67,12 +67,15 @@ pub async fn run_reload(server: &Server, shutdown: &CancellationToken) {
     tokio::join!(authorization, authentication);
 }
 
+/// The error of an unusable configuration file.
+type ReloadError = Box<dyn std::error::Error + Send + Sync>;
+
 async fn watch_file(
     server: &Server,
     shutdown: &CancellationToken,
     what: &'static str,
     watched: &WatchedFile,
-    apply: impl Fn(&str) -> Result<(), String>,
+    apply: impl Fn(&str) -> Result<(), ReloadError>,
 ) {
     let mut last = watched.text.clone();
     let period = server.shared.options.reload.period;
@@ -83,11 +86,11 @@ async fn watch_file(
                 last = text;
                 apply(&last)
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         };
         match &outcome {
             Ok(()) => tracing::info!(file = %watched.file.display(), "the configuration of {what} was read again"),
-            Err(why) => tracing::error!(file = %watched.file.display(), why, "reloading {what} config"),
+            Err(why) => tracing::error!(file = %watched.file.display(), %why, "reloading {what} config"),
         }
         server.shared.reloads.record_reload(what, outcome.is_ok().then_some(last.as_str()));
     }
@@ -95,26 +98,24 @@ async fn watch_file(
 
 impl Server {
     /// Replaces the authorizers.
-    fn reload_authorization(&self, text: &str) -> Result<(), String> {
+    fn reload_authorization(&self, text: &str) -> Result<(), ReloadError> {
         let policies = self.shared.options.authorization.modes.iter().find_map(|mode| match mode {
             AuthorizationMode::Abac(policies) => Some(policies),
             _ => None,
         });
-        let modes = config::parse_configuration(text, policies).map_err(|error| error.to_string())?;
-        self.authorizers().replace_modes(&modes)
+        Ok(self.authorizers().replace_modes(&config::parse_configuration(text, policies)?)?)
     }
 
     /// Replaces the authenticators.
-    fn reload_authentication(&self, text: &str, own: &[String]) -> Result<(), String> {
-        let file = AuthenticationFile::parse(text, own).map_err(|error| error.to_string())?;
+    fn reload_authentication(&self, text: &str, own: &[String]) -> Result<(), ReloadError> {
+        let file = AuthenticationFile::parse(text, own)?;
         let mut settings = self.shared.options.authentication.clone();
         settings.issuers = file.issuers;
         if let Some((anonymous, paths)) = file.anonymous {
             (settings.anonymous, settings.anonymous_paths) = (anonymous, paths);
         }
         let storage: Arc<dyn ObjectStorage> = self.shared.registry.clone();
-        let new =
-            Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage).map_err(|error| error.to_string())?;
+        let new = Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage)?;
         self.shared.authenticator.replace(new);
         Ok(())
     }
@@ -198,8 +199,8 @@ mod tests {
         let (server, _dir) = fixture::start_server(settings).await;
         let got = server.reload_authorization(text);
         match want {
-            Ok(()) => assert_eq!(got, Ok(()), "{text}"),
-            Err(why) => assert!(got.as_ref().is_err_and(|said| said.contains(why)), "{text}: {got:?}"),
+            Ok(()) => assert!(got.is_ok(), "{text}: {got:?}"),
+            Err(why) => assert!(got.as_ref().is_err_and(|error| error.to_string().contains(why)), "{text}: {got:?}"),
         }
     }
 
@@ -225,7 +226,7 @@ mod tests {
                 .await
         };
         assert!(may().await, "everybody may do everything at first");
-        assert_eq!(server.reload_authorization(&format!("{HEAD}- type: RBAC\n  name: rbac\n")), Ok(()));
+        server.reload_authorization(&format!("{HEAD}- type: RBAC\n  name: rbac\n")).unwrap();
         assert!(!may().await);
     }
 
@@ -287,11 +288,11 @@ mod tests {
             server.authenticator().authenticate_request(&mut shown).await.is_ok()
         };
         assert!(found().await);
-        assert_eq!(server.reload_authentication(&file(false), &[]), Ok(()));
+        server.reload_authentication(&file(false), &[]).unwrap();
         assert!(!found().await);
         assert!(server.reload_authentication("kind: Pod", &[]).is_err());
         assert!(!found().await, "the old one goes on counting");
-        assert_eq!(server.reload_authentication(&file(true), &[]), Ok(()));
+        server.reload_authentication(&file(true), &[]).unwrap();
         assert!(found().await);
     }
 }

@@ -74,7 +74,7 @@ async fn sample_kubelets(server: &Server, before: &mut CpuReadings) -> Result<()
             Ok(Err(error)) => {
                 tracing::debug!(
                     node = meta::name(node),
-                    error,
+                    %error,
                     "usage sampler: kubelet request failed, skipping the node"
                 );
                 continue;
@@ -112,15 +112,14 @@ fn container_images(pods: &[Value]) -> HashMap<ContainerKey, String> {
     pods.iter().flat_map(of).collect()
 }
 
-async fn fetch_metrics_page(server: &Server, node: &str) -> Result<String, String> {
+async fn fetch_metrics_page(server: &Server, node: &str) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     let kubelet = connect::node_kubelet(server, node).await.map_err(|status| status.message)?;
     let request = Request::get("/metrics/resource").header(header::HOST, kubelet.host_and_port()).body(full_body(""));
-    let answer =
-        kubelet.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
+    let answer = kubelet.send_request(request?).await?;
     if !answer.status().is_success() {
-        return Err(format!("kubelet responded with {}", answer.status()));
+        return Err(format!("kubelet responded with {}", answer.status()).into());
     }
-    let body = Limited::new(answer.into_body(), MAX_PAGE).collect().await.map_err(|error| error.to_string())?;
+    let body = Limited::new(answer.into_body(), MAX_PAGE).collect().await?;
     Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }
 

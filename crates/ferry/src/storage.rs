@@ -89,15 +89,29 @@ pub struct ResourceSyncDelay {
     at_most: Duration,
 }
 
-impl FromStr for ResourceSyncDelay {
-    type Err = String;
+/// A malformed [`ResourceSyncDelay`].
+#[derive(Debug, thiserror::Error)]
+pub enum SyncDelayError {
+    /// The text is not a pair.
+    #[error("it must be RESOURCE=SECONDS")]
+    Pair,
+    /// The resource must be durable at once.
+    #[error("only leases and events may lag")]
+    Resource,
+    /// The delay is out of range.
+    #[error("the seconds must be 1 to {LONGEST_LAG}")]
+    Seconds,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (resource, seconds) = text.split_once('=').ok_or("it must be RESOURCE=SECONDS")?;
+impl FromStr for ResourceSyncDelay {
+    type Err = SyncDelayError;
+
+    fn from_str(text: &str) -> Result<Self, SyncDelayError> {
+        let (resource, seconds) = text.split_once('=').ok_or(SyncDelayError::Pair)?;
         let known = MAY_LAG.into_iter().find(|(name, _)| *name == resource);
-        let (_, prefix) = known.ok_or("only leases and events may lag")?;
+        let (_, prefix) = known.ok_or(SyncDelayError::Resource)?;
         let seconds = seconds.parse().ok().filter(|seconds| (1..=LONGEST_LAG).contains(seconds));
-        let seconds = seconds.ok_or_else(|| format!("the seconds must be 1 to {LONGEST_LAG}"))?;
+        let seconds = seconds.ok_or(SyncDelayError::Seconds)?;
         Ok(Self { prefix, at_most: Duration::from_secs(seconds) })
     }
 }

@@ -39,7 +39,7 @@ impl Registry {
             .update_object(request, UpdateContext::for_client(scope, &options), |current| merge(Some(current)))
             .await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && scope == UpdateScope::Main => {
+            Err(status) if status.is_not_found() && scope == UpdateScope::Main => {
                 (self.create_object(request, merge(None)?, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),

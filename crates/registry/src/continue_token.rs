@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 use store::Revision;
 
 const VERSION: &str = "meta.k8s.io/v1";
-const INVALID: &str = "invalid continue token: continue key is not valid";
 
 /// Lenient like Go: ignores trailing bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 const LENIENT: GeneralPurposeConfig = general_purpose::NO_PAD.with_decode_allow_trailing_bits(true);
+
+/// An invalid token, with upstream's text.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid continue token: continue key is not valid: {0}")]
+pub struct ContinueTokenError(String);
 
 /// A decoded continue token.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,23 +45,23 @@ pub fn encode_continue_token(token: &ContinueToken) -> String {
     BASE64.encode(serde_json::to_vec(&form).unwrap_or_default())
 }
 
-/// Decodes a token; the error is upstream's text.
-pub fn decode_continue_token(text: &str) -> Result<ContinueToken, String> {
-    let bytes = BASE64.decode(text).map_err(|error| format!("{INVALID}: {}", base64_error_text(&error)))?;
+/// Decodes a token.
+pub fn decode_continue_token(text: &str) -> Result<ContinueToken, ContinueTokenError> {
+    let bytes = BASE64.decode(text).map_err(|error| ContinueTokenError(base64_error_text(&error)))?;
     let form: EncodedToken =
-        serde_json::from_slice(&bytes).map_err(|error| format!("{INVALID}: {}", json_error_text(&bytes, &error)))?;
+        serde_json::from_slice(&bytes).map_err(|error| ContinueTokenError(json_error_text(&bytes, &error)))?;
     if form.v != VERSION {
-        return Err(format!("{INVALID}: server does not recognize this encoded version {}", form.v));
+        return Err(ContinueTokenError(format!("server does not recognize this encoded version {}", form.v)));
     }
     if form.rv == 0 {
-        return Err(format!("{INVALID}: incorrect encoded start resourceVersion (version {VERSION})"));
+        return Err(ContinueTokenError(format!("incorrect encoded start resourceVersion (version {VERSION})")));
     }
     if form.start.is_empty() {
-        return Err(format!("{INVALID}: encoded start key empty (version {VERSION})"));
+        return Err(ContinueTokenError(format!("encoded start key empty (version {VERSION})")));
     }
     let key = form.start.strip_prefix('/').unwrap_or(&form.start);
     if key.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return Err(format!("{INVALID}: {}", form.start));
+        return Err(ContinueTokenError(form.start));
     }
     // Upstream appends NUL to the last key so that the range starts after it.
     let after = key.strip_suffix('\0').unwrap_or(key).to_owned();
@@ -89,9 +93,9 @@ mod tests {
             encode_continue_token(&token),
             "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjA3LCJzdGFydCI6Ii93LWFcdTAwMDAifQ"
         );
-        assert_eq!(decode_continue_token(&encode_continue_token(&token)), Ok(token));
+        assert_eq!(decode_continue_token(&encode_continue_token(&token)).unwrap(), token);
         let newest = ContinueToken { revision: None, after: "ns/w-a".into() };
-        assert_eq!(decode_continue_token(&encode_continue_token(&newest)), Ok(newest));
+        assert_eq!(decode_continue_token(&encode_continue_token(&newest)).unwrap(), newest);
     }
 
     #[test]
@@ -109,7 +113,8 @@ mod tests {
             (form(VERSION, 1, ""), ": encoded start key empty (version meta.k8s.io/v1)"),
             (form(VERSION, 1, "/../secrets/a"), ": /../secrets/a"),
         ] {
-            assert_eq!(decode_continue_token(&text), Err(format!("{INVALID}{why}")));
+            let error = decode_continue_token(&text).unwrap_err().to_string();
+            assert_eq!(error, format!("invalid continue token: continue key is not valid{why}"));
         }
     }
 }

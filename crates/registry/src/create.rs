@@ -45,7 +45,7 @@ impl Registry {
         }
         for _ in 1..MAX_NAME_ATTEMPTS {
             match self.create_named(&attributes, with_generated_name(object.clone(), &base)).await {
-                Err(status) if status.reason == "AlreadyExists" => {}
+                Err(status) if status.is_already_exists() => {}
                 outcome => return outcome,
             }
         }

@@ -74,7 +74,7 @@ impl Registry {
             let object = document::decode_record(&item.record).map_err(Status::internal_error)?;
             match self.delete_object(request, meta::namespace(&object), meta::name(&object), &options).await {
                 // The object is already gone, as requested.
-                Err(status) if status.code == 404 => {}
+                Err(status) if status.is_not_found() => {}
                 result => {
                     result?;
                 }

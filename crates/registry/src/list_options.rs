@@ -130,7 +130,8 @@ impl ListOptions {
     /// Resolves revision and start of the page; `prefix` is the key prefix of the collection.
     pub fn list_start(&self, prefix: &str) -> Result<ListStart, Status> {
         if let Some(text) = &self.continue_token {
-            let token = continue_token::decode_continue_token(text).map_err(Status::bad_request)?;
+            let token =
+                continue_token::decode_continue_token(text).map_err(|error| Status::bad_request(error.to_string()))?;
             if !matches!(self.revision.as_str(), "" | "0") {
                 return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
             }
@@ -138,7 +139,7 @@ impl ListOptions {
             let at = revision.map_or(ResourceVersionMatch::Newest, ResourceVersionMatch::Exactly);
             return Ok(ListStart { at, after: Some(format!("{prefix}{after}")) });
         }
-        let invalid = |why: String| Status::bad_request(format!("invalid resource version: {why}"));
+        let invalid = |why| Status::bad_request(format!("invalid resource version: {why}"));
         let revision = parse_resource_version(&self.revision).map_err(invalid)?;
         let legacy_exact = self.revision_match.is_empty() && self.limit.is_some();
         let at = match revision {
@@ -153,10 +154,10 @@ impl ListOptions {
     /// Parses the `resourceVersion` of a watch or a get request.
     pub fn parse_revision(text: &str) -> Result<Option<Revision>, Status> {
         // Upstream gives neither a reason nor a better code.
-        parse_resource_version(text).map_err(|message| Status {
+        parse_resource_version(text).map_err(|error| Status {
             code: 500,
             reason: "",
-            message,
+            message: error.to_string(),
             details: None,
             continue_token: None,
         })
@@ -178,18 +179,21 @@ fn parse_integer(text: Option<&str>) -> Result<Option<i64>, Status> {
     }
 }
 
+/// A malformed `resourceVersion`, with the text of Go's `strconv`.
+#[derive(Debug, thiserror::Error)]
+#[error("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {}", parse_int_reason(source))]
+struct ResourceVersionError {
+    text: String,
+    source: std::num::ParseIntError,
+}
+
 /// Parses a `resourceVersion`; `None` if it is empty.
-fn parse_resource_version(text: &str) -> Result<Option<Revision>, String> {
+fn parse_resource_version(text: &str) -> Result<Option<Revision>, ResourceVersionError> {
     if text.is_empty() {
         return Ok(None);
     }
     let digits = if text.starts_with('+') { "+" } else { text };
-    digits.parse().map(Some).map_err(|error| {
-        format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {}",
-            parse_int_reason(&error)
-        )
-    })
+    digits.parse().map(Some).map_err(|source| ResourceVersionError { text: text.to_owned(), source })
 }
 
 fn parse_int_reason(error: &std::num::ParseIntError) -> &'static str {

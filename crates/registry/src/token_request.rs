@@ -161,7 +161,7 @@ async fn bound_object_claims(
         if !node.is_empty() {
             claims["node"] = match registry.read_object(loopback::find_resource("", "v1", "nodes")?, "", node).await {
                 Ok((node, _)) => name_and_uid(&node),
-                Err(status) if status.code == 404 => json!({"name": node}),
+                Err(status) if status.is_not_found() => json!({"name": node}),
                 Err(status) => return Err(status),
             };
         }

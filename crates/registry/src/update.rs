@@ -117,7 +117,7 @@ impl Registry {
             })
             .await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && resource.allows_create_on_update && scope == UpdateScope::Main => {
+            Err(status) if status.is_not_found() && resource.allows_create_on_update && scope == UpdateScope::Main => {
                 let mut given = first.map_or_else(|| decode_replacement(request, body, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 options.track_managed_fields(
@@ -153,7 +153,7 @@ impl Registry {
                 let patched = kind.apply_patch(resource.ty, current, &patch).map_err(patch_error_status)?;
                 let decoded = decode_value(resource, patched, options.validation);
                 let (mut object, unknown) = match decoded {
-                    Err(status) if status.code == 400 && resource.custom_schema.is_none() => {
+                    Err(status) if status.is_bad_request() && resource.custom_schema.is_none() => {
                         return Err(undecodable_result(resource, kind, current, &patch).unwrap_or(status));
                     }
                     decoded => decoded?,

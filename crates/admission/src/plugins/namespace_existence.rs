@@ -49,7 +49,7 @@ impl Plugin for NamespaceAutoProvision {
         let place = ObjectKey { resource: loopback::find_resource("", "v1", "namespaces")?, namespace: "", name };
         let namespace = json!({"metadata": {"name": name}});
         match LoopbackClient::new(attributes.registry).create_object(place, &namespace).await {
-            Err(status) if status.reason != "AlreadyExists" => Err(attributes.new_forbidden(object, status.message)),
+            Err(status) if !status.is_already_exists() => Err(attributes.new_forbidden(object, status.message)),
             _ => Ok(()),
         }
     }

@@ -145,7 +145,7 @@ impl ResourceQuota {
         };
         match attributes.registry.edit_status(key, &mut edit).await {
             // A deleted quota limits nothing.
-            Err(status) if status.code == 404 => Ok(()),
+            Err(status) if status.is_not_found() => Ok(()),
             result => result.map(|_| ()),
         }
     }

@@ -54,7 +54,7 @@ pub async fn collect_params(
         }
         (name, _) => match attributes.registry.read_object(resource, namespace, name).await {
             Ok((object, _)) => vec![object],
-            Err(status) if status.code == 404 => Vec::new(),
+            Err(status) if status.is_not_found() => Vec::new(),
             Err(status) => return Err(status.message.into()),
         },
     };

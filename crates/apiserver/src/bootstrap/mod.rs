@@ -131,7 +131,7 @@ async fn create_missing(system: LoopbackClient<'_>, place: ObjectKey<'_>, object
     match system.create_object(place, object).await {
         Ok(_) => Ok(true),
         // Another server was faster.
-        Err(status) if status.reason == "AlreadyExists" => Ok(false),
+        Err(status) if status.is_already_exists() => Ok(false),
         Err(status) => Err(status),
     }
 }

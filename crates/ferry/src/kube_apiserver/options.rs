@@ -11,7 +11,7 @@ use apiserver::{
 use super::{audit, authentication, authorization};
 use crate::{
     flags::{FlagError, ParsedFlags},
-    storage::{EtcdArguments, ResourceSyncDelay, StorageOptions},
+    storage::{EtcdArguments, ResourceSyncDelay, StorageOptions, SyncDelayError},
     user_error::user_error,
 };
 
@@ -136,7 +136,9 @@ fn storage_options(given: &ParsedFlags<'_>) -> anyhow::Result<StorageOptions> {
 
 fn store_lag(given: &ParsedFlags<'_>) -> Result<Vec<ResourceSyncDelay>, FlagError> {
     let lags = given.many("store-lag");
-    lags.iter().map(|lag| lag.parse().map_err(|why: String| given.invalid("store-lag", lag, &why))).collect()
+    let parse_lag =
+        |lag: &String| lag.parse().map_err(|error: SyncDelayError| given.invalid("store-lag", lag, &error.to_string()));
+    lags.iter().map(parse_lag).collect()
 }
 
 fn certificate_files(given: &ParsedFlags<'_>) -> anyhow::Result<CertificateFiles> {

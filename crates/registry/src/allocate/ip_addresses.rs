@@ -142,7 +142,7 @@ async fn create_ip_address(registry: &Registry, service: &Value, ip: IpAddr) -> 
     let key = ObjectKey { resource: ip_address_resource()?, namespace: "", name: &name };
     match LoopbackClient::new(registry).create_object(key, &ip_address_object(service, ip)).await {
         Ok(_) => Ok(()),
-        Err(status) if status.reason == "AlreadyExists" => Err(AddressError::Taken),
+        Err(status) if status.is_already_exists() => Err(AddressError::Taken),
         Err(status) => Err(status.into()),
     }
 }

@@ -85,7 +85,7 @@ async fn repair_addresses(registry: &Registry, services: &[Value], recorded: &[V
         let key = ObjectKey { resource, namespace: "", name: &name };
         match LoopbackClient::new(registry).create_object(key, &ip_addresses::ip_address_object(service, ip)).await {
             // Another server recorded it first.
-            Err(status) if status.reason == "AlreadyExists" => {}
+            Err(status) if status.is_already_exists() => {}
             outcome => drop(outcome?),
         }
     }

@@ -255,7 +255,7 @@ fn has_ended(pod: &Value) -> bool {
 }
 
 fn is_conflict(status: &Status) -> bool {
-    status.reason == "Conflict"
+    status.is_conflict()
 }
 
 async fn sleep_before_retry() {

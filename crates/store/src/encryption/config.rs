@@ -103,13 +103,34 @@ struct RawKey {
     secret: String,
 }
 
+/// An invalid entry of `resources`.
+#[derive(Debug, thiserror::Error)]
+enum RuleError {
+    #[error("needs resources and providers")]
+    Empty,
+    #[error("{0:?} is no resource; use \"*.*\" for all, \"*.\" for the core group")]
+    Resource(String),
+    #[error("kms is not supported; use aescbc, aesgcm, secretbox or identity")]
+    Kms,
+    #[error("a provider is exactly one of aescbc, aesgcm, secretbox and identity")]
+    Provider,
+    #[error("a provider needs keys")]
+    NoKeys,
+    #[error("the key name {0:?} is empty or has a colon")]
+    KeyName(String),
+    #[error("the secret of key {0:?} is not base64")]
+    Base64(String),
+    #[error("the secret of key {0:?} has {1} bytes and must have one of {2:?}")]
+    KeyLength(String, usize, &'static [usize]),
+}
+
 impl RawRule {
-    fn validate(self) -> Result<ResourceRule, String> {
+    fn validate(self) -> Result<ResourceRule, RuleError> {
         if self.resources.is_empty() || self.providers.is_empty() {
-            return Err("needs resources and providers".into());
+            return Err(RuleError::Empty);
         }
         if let Some(name) = self.resources.iter().find(|name| name.is_empty() || *name == "*") {
-            return Err(format!("{name:?} is no resource; use \"*.*\" for all, \"*.\" for the core group"));
+            return Err(RuleError::Resource(name.clone()));
         }
         let providers = self.providers.into_iter().map(RawProvider::validate).collect::<Result<Vec<_>, _>>()?;
         Ok(ResourceRule { resources: self.resources, providers: providers.into_iter().flatten().collect() })
@@ -117,9 +138,9 @@ impl RawRule {
 }
 
 impl RawProvider {
-    fn validate(self) -> Result<Vec<KeyProvider>, String> {
+    fn validate(self) -> Result<Vec<KeyProvider>, RuleError> {
         if self.kms.is_some() {
-            return Err("kms is not supported; use aescbc, aesgcm, secretbox or identity".into());
+            return Err(RuleError::Kms);
         }
         let keyed = [
             (CipherKind::AesCbc, self.aescbc),
@@ -131,33 +152,26 @@ impl RawProvider {
             named.push((CipherKind::Identity, Vec::new()));
         }
         let Some((cipher, keys)) = named.pop().filter(|_| named.is_empty()) else {
-            return Err("a provider is exactly one of aescbc, aesgcm, secretbox and identity".into());
+            return Err(RuleError::Provider);
         };
         if cipher == CipherKind::Identity {
             return Ok(vec![KeyProvider::new(cipher, "", Vec::new())]);
         }
         if keys.is_empty() {
-            return Err("a provider needs keys".into());
+            return Err(RuleError::NoKeys);
         }
         keys.into_iter().map(|key| key.validate(cipher)).collect()
     }
 }
 
 impl RawKey {
-    fn validate(self, cipher: CipherKind) -> Result<KeyProvider, String> {
+    fn validate(self, cipher: CipherKind) -> Result<KeyProvider, RuleError> {
         if self.name.is_empty() || self.name.contains(':') {
-            return Err(format!("the key name {:?} is empty or has a colon", self.name));
+            return Err(RuleError::KeyName(self.name));
         }
-        let key = BASE64_STANDARD
-            .decode(&self.secret)
-            .map_err(|_| format!("the secret of key {:?} is not base64", self.name))?;
+        let key = BASE64_STANDARD.decode(&self.secret).map_err(|_| RuleError::Base64(self.name.clone()))?;
         if !cipher.key_lengths().contains(&key.len()) {
-            let allowed = cipher.key_lengths();
-            return Err(format!(
-                "the secret of key {:?} has {} bytes and must have one of {allowed:?}",
-                self.name,
-                key.len()
-            ));
+            return Err(RuleError::KeyLength(self.name, key.len(), cipher.key_lengths()));
         }
         Ok(KeyProvider::new(cipher, &self.name, key))
     }

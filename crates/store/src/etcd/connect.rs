@@ -34,39 +34,57 @@ pub struct EtcdOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-pub(super) async fn connect_store(options: EtcdOptions) -> Result<EtcdStore, StoreError> {
-    let servers = options.servers.join(",");
-    let unusable = |reason: String| StoreError::Unusable(format!("etcd at {servers}: {reason}"));
-    let tls = tls_config(&options).map_err(unusable)?;
-    let reached = tokio::time::timeout(CONNECT_TIMEOUT, reach_cluster(&options, tls)).await;
-    let unreached = || unusable(format!("no answer in {CONNECT_TIMEOUT:?}; check --etcd-servers and that etcd runs"));
-    reached
-        .map_err(|_| unreached())?
-        .map_err(|error| unusable(format!("{error}; check --etcd-servers and its TLS files")))
+/// An etcd cluster that cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error("no server is named; use --etcd-servers")]
+    NoServers,
+    #[error("all of --etcd-servers must be https, or none")]
+    MixedSchemes,
+    #[error("https needs --etcd-cafile")]
+    NoCaFile,
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: no {what} in it", path.display())]
+    NoPem { path: PathBuf, what: &'static str },
+    #[error("no answer in {CONNECT_TIMEOUT:?}; check --etcd-servers and that etcd runs")]
+    Timeout(#[from] tokio::time::error::Elapsed),
+    #[error("{}; check --etcd-servers and its TLS files", error_chain(.0))]
+    Store(#[from] StoreError),
+    #[error("{}; check --etcd-servers and its TLS files", error_chain(.0))]
+    Transport(#[from] tonic::transport::Error),
+    #[error("{}; check --etcd-servers and its TLS files", error_chain(.0))]
+    Status(#[from] tonic::Status),
 }
 
-async fn reach_cluster(options: &EtcdOptions, tls: Option<ClientTlsConfig>) -> Result<EtcdStore, String> {
-    let client = EtcdClient::new(&options.servers, tls).map_err(|error| error_chain(&error))?;
+pub(super) async fn connect_store(options: EtcdOptions) -> Result<EtcdStore, StoreError> {
+    let connected = async { tokio::time::timeout(CONNECT_TIMEOUT, reach_cluster(&options)).await? };
+    let unusable = |error| StoreError::Unusable(format!("etcd at {}: {error}", options.servers.join(",")));
+    connected.await.map_err(|error: ConnectError| unusable(error))
+}
+
+async fn reach_cluster(options: &EtcdOptions) -> Result<EtcdStore, ConnectError> {
+    let client = EtcdClient::new(&options.servers, tls_config(options)?)?;
     let mut etcd = EtcdStore { client, layout: Arc::new(options.layout.clone()), supports_progress_requests: false };
-    etcd.revision().await.map_err(|error| error_chain(&error))?;
-    let status = retry_call(CallKind::Read, || etcd.client.status()).await.map_err(|error| error_chain(&error))?;
+    etcd.revision().await?;
+    let status = retry_call(CallKind::Read, || etcd.client.status()).await?;
     etcd.supports_progress_requests = has_reliable_progress(&status.version);
     Ok(etcd)
 }
 
 /// The TLS configuration of `https` servers; `None` for `http`.
-fn tls_config(options: &EtcdOptions) -> Result<Option<ClientTlsConfig>, String> {
+fn tls_config(options: &EtcdOptions) -> Result<Option<ClientTlsConfig>, ConnectError> {
     if options.servers.is_empty() {
-        return Err("no server is named; use --etcd-servers".into());
+        return Err(ConnectError::NoServers);
     }
     let tls = options.servers.iter().filter(|server| server.starts_with("https://")).count();
     if tls == 0 {
         return Ok(None);
     }
     if tls < options.servers.len() {
-        return Err("all of --etcd-servers must be https, or none".into());
+        return Err(ConnectError::MixedSchemes);
     }
-    let ca = options.ca.as_deref().ok_or("https needs --etcd-cafile")?;
+    let ca = options.ca.as_deref().ok_or(ConnectError::NoCaFile)?;
     let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read_pem(ca, "CERTIFICATE")?));
     if let Some((certificate, key)) = &options.identity {
         tls = tls.identity(Identity::from_pem(read_pem(certificate, "CERTIFICATE")?, read_pem(key, "PRIVATE KEY")?));
@@ -74,9 +92,10 @@ fn tls_config(options: &EtcdOptions) -> Result<Option<ClientTlsConfig>, String> 
     Ok(Some(tls))
 }
 
-fn read_pem(path: &Path, what: &str) -> Result<String, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if text.contains(&format!("{what}-----")) { Ok(text) } else { Err(format!("{}: no {what} in it", path.display())) }
+fn read_pem(path: &Path, what: &'static str) -> Result<String, ConnectError> {
+    let text = fs::read_to_string(path).map_err(|source| ConnectError::Read { path: path.to_owned(), source })?;
+    let has_pem = text.contains(&format!("{what}-----"));
+    if has_pem { Ok(text) } else { Err(ConnectError::NoPem { path: path.to_owned(), what }) }
 }
 
 /// Formats an error with its sources: tonic's own message is only "transport error".
