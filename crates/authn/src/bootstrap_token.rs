@@ -65,7 +65,7 @@ fn split_token(token: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns the user of the token, or the reason why it is rejected.
-fn user_from_secret(object: &Value, id: &str, secret: &str) -> Result<User, String> {
+fn user_from_secret(object: &Value, id: &str, secret: &str) -> Result<User, AuthenticationErrors> {
     let data = |key: &str| {
         let decoded = BASE64_STANDARD.decode(meta::string_at(object, &["data", key])).unwrap_or_default();
         String::from_utf8_lossy(&decoded).into_owned()
@@ -74,7 +74,7 @@ fn user_from_secret(object: &Value, id: &str, secret: &str) -> Result<User, Stri
         return Err("is deleted and awaiting removal".into());
     }
     if meta::string_at(object, &["type"]) != SECRET_TYPE || meta::value_at(object, &["data"]).is_none() {
-        return Err(format!("has invalid type, expected {SECRET_TYPE}."));
+        return Err(format!("has invalid type, expected {SECRET_TYPE}.").into());
     }
     if !constant_time_eq(data("token-secret").as_bytes(), secret.as_bytes()) {
         return Err("has invalid value for key token-secret.".into());
@@ -99,14 +99,14 @@ fn has_expired(expiration: &str) -> bool {
 }
 
 /// Returns `system:bootstrappers` and the extra groups of the Secret, sorted.
-fn bootstrap_groups(extra_groups: &str) -> Result<Vec<String>, String> {
+fn bootstrap_groups(extra_groups: &str) -> Result<Vec<String>, AuthenticationErrors> {
     let mut groups = BTreeSet::from([BOOTSTRAP_GROUP.to_owned()]);
     for group in extra_groups.split(',').filter(|_| !extra_groups.is_empty()) {
         if !is_bootstrap_group(group) {
             let reason = format!(
                 "bootstrap group {group:?} is invalid (must match \\Asystem:bootstrappers:[a-z0-9:-]{{0,255}}[a-z0-9]\\z)"
             );
-            return Err(format!("has invalid value for key auth-extra-groups: {reason}."));
+            return Err(format!("has invalid value for key auth-extra-groups: {reason}.").into());
         }
         groups.insert(group.to_owned());
     }

@@ -1,18 +1,13 @@
-//! CA bundles of client and front-proxy certificates, and the TLS client authentication of the listener.
+//! CA bundles of client and front-proxy certificates.
 
 use std::{fmt, sync::Arc};
 
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    DistinguishedName, RootCertStore,
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, UnixTime, pem::PemObject},
-    server::{
-        WebPkiClientVerifier,
-        danger::{ClientCertVerified, ClientCertVerifier},
-    },
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-
-use super::AuthenticationConfig;
 
 /// An invalid CA bundle.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +52,11 @@ impl CaBundle {
         &self.pem
     }
 
+    /// The subjects of the CAs, which TLS requests certificates of.
+    pub(super) fn subjects(&self) -> Vec<DistinguishedName> {
+        self.verifier.root_hint_subjects().to_vec()
+    }
+
     /// Verifies a client's certificate chain, including its validity period.
     pub(super) fn verify_chain(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         let (first, rest) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
@@ -70,66 +70,7 @@ impl fmt::Debug for CaBundle {
     }
 }
 
-/// Returns the listener's client certificate verifier: it requests certificates of the configured CAs, accepts any and
-/// requires none. Authenticators verify the chain later, so that a token can take its place.
-pub fn client_verifier(config: &AuthenticationConfig) -> Arc<dyn ClientCertVerifier> {
-    let ca_bundles = config.client_ca.iter().chain(&config.proxy_ca);
-    let hints = ca_bundles.flat_map(|ca_bundle| ca_bundle.verifier.root_hint_subjects().to_vec()).collect();
-    Arc::new(AcceptAnyClientCert { hints, provider: crypto_provider() })
-}
-
-fn crypto_provider() -> Arc<CryptoProvider> {
+/// The cryptography of TLS.
+pub(super) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
-}
-
-/// Accepts any certificate whose key the client holds.
-#[derive(Debug)]
-struct AcceptAnyClientCert {
-    hints: Vec<DistinguishedName>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ClientCertVerifier for AcceptAnyClientCert {
-    fn offer_client_auth(&self) -> bool {
-        !self.hints.is_empty()
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -12,6 +12,7 @@ mod bootstrap_token;
 mod ca_bundle;
 mod cache;
 mod certificate;
+mod client_verifier;
 mod config;
 pub mod extra_headers;
 mod front_proxy;
@@ -32,8 +33,9 @@ pub use apiserver_core::user::{ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICA
 use apiserver_core::{User, storage::ObjectStorage};
 use async_trait::async_trait;
 use audience_agnostic::AudienceAgnostic;
-pub use ca_bundle::{CaBundle, CaBundleError, client_verifier};
+pub use ca_bundle::{CaBundle, CaBundleError};
 pub use cache::RandomSourceError;
+pub use client_verifier::client_verifier;
 pub use config::AuthenticationConfig;
 use http::{HeaderMap, HeaderValue, header};
 pub use oidc::{ALGORITHMS, AuthenticationConfigError, AuthenticationFile, ClaimMapping, JwtIssuer};

@@ -83,6 +83,12 @@ impl AuthenticationErrors {
     }
 }
 
+impl<T: Into<String>> From<T> for AuthenticationErrors {
+    fn from(error: T) -> Self {
+        Self::single(error)
+    }
+}
+
 impl fmt::Display for AuthenticationErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {

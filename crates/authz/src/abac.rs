@@ -24,7 +24,17 @@ pub struct AbacPolicies(Arc<[AbacPolicy]>);
 pub struct PolicyFileError {
     line: usize,
     text: String,
-    error: String,
+    #[source]
+    error: PolicyError,
+}
+
+/// An invalid policy.
+#[derive(Debug, thiserror::Error)]
+enum PolicyError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("no kind {kind:?} is registered for version {version:?}")]
+    Kind { kind: String, version: String },
 }
 
 /// The attributes that a policy matches. An empty value matches only itself; `*` matches everything.
@@ -67,15 +77,15 @@ impl AbacPolicies {
 }
 
 impl AbacPolicy {
-    fn parse(text: &str) -> Result<Self, String> {
-        let line: PolicyLine = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    fn parse(text: &str) -> Result<Self, PolicyError> {
+        let line: PolicyLine = serde_json::from_str(text)?;
         match (line.api_version.as_str(), line.kind.as_str()) {
             (VERSION, "Policy") => Ok(line.spec),
             ("", "") => {
                 let rest = serde_json::Value::Object(line.rest.into_iter().collect());
-                serde_json::from_value(rest).map(Self::convert_unversioned).map_err(|error| error.to_string())
+                Ok(serde_json::from_value(rest).map(Self::convert_unversioned)?)
             }
-            (version, kind) => Err(format!("no kind {kind:?} is registered for version {version:?}")),
+            (version, kind) => Err(PolicyError::Kind { kind: kind.to_owned(), version: version.to_owned() }),
         }
     }
 

@@ -103,7 +103,7 @@ pub fn parse_configuration(
     text: &str,
     policies: Option<&AbacPolicies>,
 ) -> Result<Vec<AuthorizationMode>, AuthorizationConfigError> {
-    let configuration = decode_configuration(text).map_err(AuthorizationConfigError::Load)?;
+    let configuration = decode_configuration(text)?;
     let (mut modes, mut errors) = (Vec::new(), Vec::new());
     if configuration.authorizers.is_empty() {
         errors.push(FieldError::required("authorizers", "at least one authorization mode must be defined"));
@@ -126,15 +126,17 @@ pub fn parse_configuration(
     }
 }
 
-fn decode_configuration(text: &str) -> Result<ConfigurationFile, String> {
-    let value = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?.value;
+fn decode_configuration(text: &str) -> Result<ConfigurationFile, AuthorizationConfigError> {
+    let value = yaml::parse(text.as_bytes()).map_err(|error| AuthorizationConfigError::Load(error.to_string()))?.value;
     let named = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind) = (named("apiVersion"), named("kind"));
     let known = version.strip_prefix(GROUP).is_some_and(|rest| matches!(rest, "/v1" | "/v1beta1" | "/v1alpha1"));
     if !known || kind != KIND {
-        return Err(format!("no kind {kind:?} is registered for version {version:?}"));
+        let why = format!("no kind {kind:?} is registered for version {version:?}");
+        return Err(AuthorizationConfigError::Load(why));
     }
-    serde_json::from_value(value).map_err(|error| format!("strict decoding error: {error}"))
+    serde_json::from_value(value)
+        .map_err(|error| AuthorizationConfigError::Load(format!("strict decoding error: {error}")))
 }
 
 fn validate_type<'a>(

@@ -77,6 +77,11 @@ pub struct ResolvedRules {
     pub errors: Vec<String>,
 }
 
+/// An authorization mode that a reloaded configuration cannot add.
+#[derive(Debug, thiserror::Error)]
+#[error("authorizer type {0} is not allowed if it was not enabled at initial server startup")]
+pub struct ModeNotEnabled(&'static str);
+
 /// The configured authorizers, which a reloaded configuration replaces.
 pub struct Authorizers {
     authorizers: RwLock<Arc<Vec<Box<dyn Authorizer>>>>,
@@ -94,16 +99,13 @@ impl Authorizers {
         let node = if kinds.contains(&"Node") { Some(Arc::new(node::NodeAuthorizer::new(cache)?)) } else { None };
         let rbac = Arc::new(RbacAuthorizer::new(cache)?);
         let new = Self { authorizers: RwLock::default(), kinds, rbac, node };
-        new.replace_modes(&settings.modes).map_err(store::StoreError::Unusable)?;
+        new.replace_modes(&settings.modes).map_err(|error| store::StoreError::Unusable(error.to_string()))?;
         Ok(Arc::new(new))
     }
 
     /// Replaces the authorizers. RBAC, ABAC and Node are available only if they were enabled at startup.
-    pub fn replace_modes(&self, modes: &[AuthorizationMode]) -> Result<(), String> {
-        let not_enabled = |mode: &AuthorizationMode| {
-            let kind = mode.mode_name();
-            format!("authorizer type {kind} is not allowed if it was not enabled at initial server startup")
-        };
+    pub fn replace_modes(&self, modes: &[AuthorizationMode]) -> Result<(), ModeNotEnabled> {
+        let not_enabled = |mode: &AuthorizationMode| ModeNotEnabled(mode.mode_name());
         let mut authorizers: Vec<Box<dyn Authorizer>> = Vec::new();
         for mode in modes {
             if matches!(mode, AuthorizationMode::Abac(_) | AuthorizationMode::Rbac)

@@ -77,7 +77,7 @@ impl WebhookAccessor {
         let review = admission_review::new_admission_review(self, &versioned_request, object, &uid)
             .await
             .map_err(WebhookCallError::Rejection)?;
-        let review_response = self.post_review(attributes, &review).await.map_err(WebhookCallError::Calling)?;
+        let review_response = self.post_review(attributes, &review).await?;
         let response = admission_review::verify_admission_response(&review_response, self, &uid, mutating);
         let response = response.map_err(|error| WebhookCallError::Calling(error.to_string()))?;
         for (key, value) in &response.annotations {
@@ -91,20 +91,28 @@ impl WebhookAccessor {
         }
     }
 
-    async fn post_review(&self, attributes: &AdmissionAttributes<'_>, review: &Value) -> Result<Value, String> {
+    async fn post_review(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        review: &Value,
+    ) -> Result<Value, WebhookCallError> {
         let clients = attributes.registry.webhook_clients();
         let response = clients.call(&self.address, &self.ca_bundle, review.to_string(), self.timeout).await;
         let response = response.map_err(|error| match error {
-            WebhookError::CaBundle(_) => error.to_string(),
-            error => format!("failed to call webhook: {error}"),
+            WebhookError::CaBundle(_) => WebhookCallError::Calling(error.to_string()),
+            error => new_call_error(error),
         })?;
         if !response.status.is_success() {
             let text = format_http_error(response.status.as_u16(), &String::from_utf8_lossy(&response.body));
-            return Err(format!("failed to call webhook: {text}"));
+            return Err(new_call_error(text));
         }
         serde_json::from_slice(&response.body)
-            .map_err(|error| format!("failed to call webhook: couldn't get version/kind; {error}"))
+            .map_err(|error| new_call_error(format!("couldn't get version/kind; {error}")))
     }
+}
+
+fn new_call_error(error: impl std::fmt::Display) -> WebhookCallError {
+    WebhookCallError::Calling(format!("failed to call webhook: {error}"))
 }
 
 /// Formats an unsuccessful HTTP response as Go's REST client does.

@@ -7,10 +7,10 @@ use apiserver_core::User;
 use expressions::authentication::AuthenticationInput;
 
 use super::{ClaimMapping, JwtIssuer, expression::IssuerExpressions};
-use crate::CREDENTIAL_ID;
+use crate::{AuthenticationErrors, CREDENTIAL_ID};
 
 /// Returns the user that the claims describe.
-pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, String> {
+pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, AuthenticationErrors> {
     let (input, expressions) = (AuthenticationInput::from_claims(claims), &issuer.expressions);
     let mut user = User {
         name: match &expressions.username {
@@ -34,11 +34,13 @@ pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, Stri
     expressions.add_extra(&mut user, &input)?;
     for (claim, required) in &issuer.required {
         if claims.get(claim).is_none() {
-            return Err(format!("oidc: required claim {claim} not present in ID token"));
+            return Err(format!("oidc: required claim {claim} not present in ID token").into());
         }
         let got = string_claim(claims, claim).map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
         if got != *required {
-            return Err(format!("oidc: required claim {claim} value does not match. Got = {got}, want = {required}"));
+            return Err(
+                format!("oidc: required claim {claim} value does not match. Got = {got}, want = {required}").into()
+            );
         }
     }
     expressions.check_claims(&input)?;
@@ -46,7 +48,7 @@ pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, Stri
     Ok(user)
 }
 
-fn map_username(mapping: &ClaimMapping, claims: &Value) -> Result<String, String> {
+fn map_username(mapping: &ClaimMapping, claims: &Value) -> Result<String, AuthenticationErrors> {
     let claim = &mapping.claim;
     let name = string_claim(claims, claim).map_err(|why| format!("oidc: parse username claims {claim:?}: {why}"))?;
     if claim == "email" {
@@ -54,7 +56,7 @@ fn map_username(mapping: &ClaimMapping, claims: &Value) -> Result<String, String
             None | Some(Value::Bool(true)) => {}
             Some(Value::Bool(false)) => return Err("oidc: email not verified".into()),
             Some(other) => {
-                return Err(format!("oidc: parse 'email_verified' claim: {}", unmarshal_error("bool", other)));
+                return Err(format!("oidc: parse 'email_verified' claim: {}", unmarshal_error("bool", other)).into());
             }
         }
     }
@@ -62,9 +64,10 @@ fn map_username(mapping: &ClaimMapping, claims: &Value) -> Result<String, String
 }
 
 /// Maps a claim with one group or a list.
-fn map_groups(mapping: &ClaimMapping, claims: &Value) -> Result<Vec<String>, String> {
+fn map_groups(mapping: &ClaimMapping, claims: &Value) -> Result<Vec<String>, AuthenticationErrors> {
     let ClaimMapping { claim, prefix } = mapping;
-    let invalid_claim = |why: String| format!("oidc: parse groups claim {claim:?}: {why}");
+    let invalid_claim =
+        |why: String| AuthenticationErrors::single(format!("oidc: parse groups claim {claim:?}: {why}"));
     let groups = match claims.get(claim) {
         None if is_distributed(claims, claim) => {
             return Err("oidc: could not expand distributed claims: they are not supported".into());
@@ -72,7 +75,7 @@ fn map_groups(mapping: &ClaimMapping, claims: &Value) -> Result<Vec<String>, Str
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(one)) => vec![one.clone()],
         Some(Value::Array(many)) => {
-            let texts: Result<Vec<String>, String> = many
+            let texts: Result<Vec<String>, AuthenticationErrors> = many
                 .iter()
                 .map(|one| one.as_str().map(str::to_owned).ok_or_else(|| invalid_claim(unmarshal_error("string", one))))
                 .collect();
@@ -93,12 +96,12 @@ fn credential_extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
     id.map(|id| (CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")])).into_iter().collect()
 }
 
-fn string_claim(claims: &Value, claim: &str) -> Result<String, String> {
+fn string_claim(claims: &Value, claim: &str) -> Result<String, AuthenticationErrors> {
     match claims.get(claim) {
         None => Err("claim not present".into()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Null) => Ok(String::new()),
-        Some(other) => Err(unmarshal_error("string", other)),
+        Some(other) => Err(unmarshal_error("string", other).into()),
     }
 }
 

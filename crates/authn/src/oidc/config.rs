@@ -13,27 +13,11 @@ use serde::Deserialize;
 
 use super::{
     ALGORITHMS, ClaimMapping, JwtIssuer,
+    config_error::{AuthenticationConfigError, invalid_configuration},
     expression::{IssuerExpressions, compile_at},
 };
 
 const SUPPORTED_VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
-
-/// An invalid authentication configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum AuthenticationConfigError {
-    /// The file is not YAML.
-    #[error("it is not YAML: {0}")]
-    Yaml(#[from] yaml::YamlError),
-    /// The file has an unknown field or a field of the wrong type.
-    #[error("strict decoding error: {0}")]
-    Decode(String),
-    /// The file is of another kind or version.
-    #[error("no kind {0:?} is registered for version {1:?}")]
-    Kind(String, String),
-    /// A field is invalid; the text is upstream's.
-    #[error("invalid authentication configuration: {0}")]
-    Invalid(String),
-}
 
 /// The content of the configuration file.
 #[derive(Clone, Debug, Default)]
@@ -423,8 +407,4 @@ fn check_url(path: &str, url: &str) -> Result<(), AuthenticationConfigError> {
         return invalid_url("URL must not contain a fragment");
     }
     Ok(())
-}
-
-pub(super) fn invalid_configuration(text: String) -> AuthenticationConfigError {
-    AuthenticationConfigError::Invalid(text)
 }

@@ -7,7 +7,8 @@ use expressions::{
     authentication::{AuthenticationExpression, AuthenticationInput},
 };
 
-use super::config::{AuthenticationConfigError, invalid_configuration};
+use super::config_error::{AuthenticationConfigError, invalid_configuration};
+use crate::AuthenticationErrors;
 
 const EMAIL_VERIFIED_REQUIRED: &str = "claims.email_verified must be used in claimMappings.username.expression or \
                      claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used \
@@ -62,9 +63,11 @@ impl IssuerExpressions {
     pub fn evaluate_username(
         expression: &AuthenticationExpression,
         claims: &AuthenticationInput,
-    ) -> Result<String, String> {
-        let failed = |why: &str| format!("oidc: error evaluating username claim expression: {why}");
-        match expression.evaluate_string(claims).map_err(|why| failed(&why))?.as_deref() {
+    ) -> Result<String, AuthenticationErrors> {
+        let failed = |why: &str| {
+            AuthenticationErrors::single(format!("oidc: error evaluating username claim expression: {why}"))
+        };
+        match expression.evaluate_string(claims).map_err(|error| failed(&error.to_string()))?.as_deref() {
             Some("") => Err("oidc: empty username via CEL expression is not allowed".into()),
             Some(name) => Ok(name.to_owned()),
             None => Err(failed("username claim expression must return a string")),
@@ -75,23 +78,32 @@ impl IssuerExpressions {
     pub fn evaluate_groups(
         expression: &AuthenticationExpression,
         claims: &AuthenticationInput,
-    ) -> Result<Vec<String>, String> {
-        let failed = |why: &str| format!("oidc: error evaluating group claim expression: {why}");
-        expression.evaluate_string_list(claims).map_err(|why| failed(&why))?.map_err(failed)
+    ) -> Result<Vec<String>, AuthenticationErrors> {
+        let failed =
+            |why: &str| AuthenticationErrors::single(format!("oidc: error evaluating group claim expression: {why}"));
+        expression.evaluate_string_list(claims).map_err(|error| failed(&error.to_string()))?.map_err(failed)
     }
 
     /// Evaluates the UID.
-    pub fn evaluate_uid(expression: &AuthenticationExpression, claims: &AuthenticationInput) -> Result<String, String> {
-        let failed = |why: &str| format!("oidc: error evaluating uid claim expression: {why}");
-        let uid = expression.evaluate_string(claims).map_err(|why| failed(&why))?;
+    pub fn evaluate_uid(
+        expression: &AuthenticationExpression,
+        claims: &AuthenticationInput,
+    ) -> Result<String, AuthenticationErrors> {
+        let failed =
+            |why: &str| AuthenticationErrors::single(format!("oidc: error evaluating uid claim expression: {why}"));
+        let uid = expression.evaluate_string(claims).map_err(|error| failed(&error.to_string()))?;
         uid.ok_or_else(|| failed("uid claim expression must return a string"))
     }
 
     /// Evaluates the extra attributes and adds them to `user`.
-    pub fn add_extra(&self, user: &mut User, claims: &AuthenticationInput) -> Result<(), String> {
+    pub fn add_extra(&self, user: &mut User, claims: &AuthenticationInput) -> Result<(), AuthenticationErrors> {
         let mut evaluated = Vec::new();
         for (key, expression) in &self.extra {
-            evaluated.push((key, expression, expression.evaluate_string_list(claims)?));
+            evaluated.push((
+                key,
+                expression,
+                expression.evaluate_string_list(claims).map_err(|error| error.to_string())?,
+            ));
         }
         for (key, expression, texts) in evaluated {
             let source = expression.source();
@@ -105,27 +117,31 @@ impl IssuerExpressions {
     }
 
     /// Evaluates the claim validation rules.
-    pub fn check_claims(&self, claims: &AuthenticationInput) -> Result<(), String> {
+    pub fn check_claims(&self, claims: &AuthenticationInput) -> Result<(), AuthenticationErrors> {
         check_rules(&self.claim_rules, claims)
-            .map_err(|why| format!("oidc: error evaluating claim validation expression: {why}"))
+            .map_err(|why| format!("oidc: error evaluating claim validation expression: {why}").into())
     }
 
     /// Evaluates the user validation rules.
-    pub fn check_user(&self, user: &User) -> Result<(), String> {
+    pub fn check_user(&self, user: &User) -> Result<(), AuthenticationErrors> {
         let input = AuthenticationInput::from_user(&user.name, &user.uid, &user.groups, &user.extra);
         check_rules(&self.user_rules, &input)
-            .map_err(|why| format!("oidc: error evaluating user info validation rule: {why}"))
+            .map_err(|why| format!("oidc: error evaluating user info validation rule: {why}").into())
     }
 }
 
 /// Evaluates all rules and reports the first that does not hold.
-fn check_rules(rules: &[(AuthenticationExpression, String)], input: &AuthenticationInput) -> Result<(), String> {
-    let outcomes = rules.iter().map(|(rule, _)| rule.evaluate_bool(input)).collect::<Result<Vec<bool>, String>>()?;
+fn check_rules(
+    rules: &[(AuthenticationExpression, String)],
+    input: &AuthenticationInput,
+) -> Result<(), AuthenticationErrors> {
+    let outcomes = rules.iter().map(|(rule, _)| rule.evaluate_bool(input)).collect::<Result<Vec<bool>, _>>();
+    let outcomes = outcomes.map_err(|error| error.to_string())?;
     match outcomes.iter().position(|holds| !holds) {
         None => Ok(()),
         Some(at) => {
             let (rule, message) = &rules[at];
-            Err(format!("validation expression '{}' failed: {message}", rule.source()))
+            Err(format!("validation expression '{}' failed: {message}", rule.source()).into())
         }
     }
 }

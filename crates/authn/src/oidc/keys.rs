@@ -11,9 +11,13 @@ use apiserver_core::http_client::Endpoint;
 use http::{HeaderMap, header};
 use tokio::sync::Mutex;
 
-use super::provider::REQUEST_TIMEOUT;
-use crate::tokens::{Jwt, PublicKey};
+use crate::{
+    AuthenticationErrors,
+    tokens::{Jwt, PublicKey},
+};
 
+/// Timeout of requests to the issuer.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Keys are refreshed this long before they expire.
 const REFRESH_MARGIN: Duration = Duration::from_secs(30);
 const VERIFICATION_FAILED: &str = "failed to verify id token signature";
@@ -49,16 +53,16 @@ impl RemoteKeySet {
     }
 
     /// Verifies the signature of a token. Known keys stay valid after their expiry while the issuer cannot be reached.
-    pub async fn verify_signature(&self, jwt: &Jwt<'_>) -> Result<(), String> {
+    pub async fn verify_signature(&self, jwt: &Jwt<'_>) -> Result<(), AuthenticationErrors> {
         let cached = self.cached_keys();
         if cached.verify_signature(jwt) {
             return Ok(());
         }
         if cached.is_current() {
-            return Err(VERIFICATION_FAILED.to_owned());
+            return Err(VERIFICATION_FAILED.into());
         }
         let fresh = self.refresh_after(&cached).await.map_err(|error| format!("fetching keys {error}"))?;
-        if fresh.verify_signature(jwt) { Ok(()) } else { Err(VERIFICATION_FAILED.to_owned()) }
+        if fresh.verify_signature(jwt) { Ok(()) } else { Err(VERIFICATION_FAILED.into()) }
     }
 
     fn cached_keys(&self) -> Arc<CachedKeys> {
@@ -66,7 +70,7 @@ impl RemoteKeySet {
     }
 
     /// Returns the keys that are newer than `before`, fetched by this task or another.
-    async fn refresh_after(&self, before: &Arc<CachedKeys>) -> Result<Arc<CachedKeys>, String> {
+    async fn refresh_after(&self, before: &Arc<CachedKeys>) -> Result<Arc<CachedKeys>, AuthenticationErrors> {
         let _fetching = self.fetching.lock().await;
         let cached = self.cached_keys();
         if !Arc::ptr_eq(&cached, before) {
@@ -77,7 +81,7 @@ impl RemoteKeySet {
         Ok(fresh)
     }
 
-    async fn fetch_keys(&self) -> Result<CachedKeys, String> {
+    async fn fetch_keys(&self) -> Result<CachedKeys, AuthenticationErrors> {
         let response =
             self.endpoint.get(REQUEST_TIMEOUT).await.map_err(|error| format!("oidc: get keys failed {error}"))?;
         let expires_at = max_age(&response.headers).map(|age| Instant::now() + age);

@@ -3,6 +3,7 @@
 
 mod claims;
 mod config;
+mod config_error;
 mod expression;
 mod keys;
 mod provider;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 
 use apiserver_core::clock;
 use async_trait::async_trait;
-pub use config::{AuthenticationConfigError, AuthenticationFile};
+pub use config::AuthenticationFile;
+pub use config_error::AuthenticationConfigError;
 pub use expression::IssuerExpressions;
 use provider::OidcProvider;
 
@@ -71,44 +73,46 @@ impl OidcAuthenticator {
     }
 
     /// Verifies the signature, issuer, audience and validity of a token.
-    async fn verify_token(&self, jwt: &Jwt<'_>) -> Result<(), String> {
+    async fn verify_token(&self, jwt: &Jwt<'_>) -> Result<(), AuthenticationErrors> {
         if !self.issuer.algorithms.contains(&jwt.algorithm) {
             let (want, got) = (format_quoted(&self.issuer.algorithms), &jwt.algorithm);
             return Err(format!(
                 "oidc: verify token: oidc: id token signed with unsupported algorithm, expected {want} got {got:?}"
-            ));
+            )
+            .into());
         }
         let keys = self.provider.keys().ok_or("oidc: authenticator not initialized")?;
         keys.verify_signature(jwt)
             .await
             .map_err(|error| format!("oidc: verify token: failed to verify signature: {error}"))?;
-        self.verify_claims(jwt).map_err(|error| format!("oidc: verify token: oidc: {error}"))
+        self.verify_claims(jwt).map_err(|error| format!("oidc: verify token: oidc: {error}").into())
     }
 
-    fn verify_claims(&self, jwt: &Jwt<'_>) -> Result<(), String> {
+    fn verify_claims(&self, jwt: &Jwt<'_>) -> Result<(), AuthenticationErrors> {
         let audiences = jwt.audiences();
         if !self.issuer.audiences.iter().any(|accepted| audiences.contains(accepted)) {
             let got = format_quoted(&audiences);
             return Err(match self.issuer.audiences.as_slice() {
-                [one] => format!("expected audience {one:?} got {got}"),
+                [one] => format!("expected audience {one:?} got {got}").into(),
                 many => {
                     let mut many = many.to_vec();
                     many.sort_unstable();
-                    format!("expected audience in {} got {got}", format_quoted(&many))
+                    format!("expected audience in {} got {got}", format_quoted(&many)).into()
                 }
             });
         }
         let now = clock::now().as_millisecond() as f64 / 1000.0;
         let expiry = jwt.time_claim("exp");
         if expiry.is_none_or(|expiry| expiry < now) {
-            return Err(format!("token is expired (Token Expiry: {})", format_time(expiry)));
+            return Err(format!("token is expired (Token Expiry: {})", format_time(expiry)).into());
         }
         match jwt.time_claim("nbf") {
             Some(not_before) if now + CLOCK_SKEW_SECONDS < not_before => Err(format!(
                 "current time {} before the nbf (not before) time: {}",
                 format_time(Some(now)),
                 format_time(Some(not_before))
-            )),
+            )
+            .into()),
             _ => Ok(()),
         }
     }
@@ -126,8 +130,8 @@ impl TokenAuthenticator for OidcAuthenticator {
         if issuer != self.issuer.url {
             return Ok(None);
         }
-        self.verify_token(&jwt).await.map_err(AuthenticationErrors::single)?;
-        let user = claims::user_from_claims(&self.issuer, &jwt.claims).map_err(AuthenticationErrors::single)?;
+        self.verify_token(&jwt).await?;
+        let user = claims::user_from_claims(&self.issuer, &jwt.claims)?;
         Ok(Some(AuthenticationResponse::for_user(user)))
     }
 }

@@ -10,10 +10,12 @@ use api::{Value, meta};
 use apiserver_core::http_client::{Endpoint, TlsConfigError, client_config_builder, load_root_certificates};
 use rustls::ClientConfig;
 
-use super::{JwtIssuer, keys::RemoteKeySet};
+use super::{
+    JwtIssuer,
+    keys::{REQUEST_TIMEOUT, RemoteKeySet},
+};
+use crate::AuthenticationErrors;
 
-/// Timeout of requests to the issuer.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
@@ -45,7 +47,7 @@ impl OidcProvider {
         self.keys.get()
     }
 
-    async fn discover_keys(&self) -> Result<RemoteKeySet, String> {
+    async fn discover_keys(&self) -> Result<RemoteKeySet, AuthenticationErrors> {
         let tls = self.tls_config().map_err(|error| error.to_string())?;
         let endpoint = Endpoint::new(&self.discovery_url, tls.clone()).map_err(|error| error.to_string())?;
         let response = endpoint.get(REQUEST_TIMEOUT).await.and_then(|response| response.into_success_body());
@@ -57,9 +59,10 @@ impl OidcProvider {
             return Err(format!(
                 "oidc: issuer did not match the issuer returned by provider, expected {:?} got {issuer:?}",
                 self.url
-            ));
+            )
+            .into());
         }
-        Endpoint::new(keys, tls).map(RemoteKeySet::new).map_err(|error| format!("jwks_uri: {error}"))
+        Endpoint::new(keys, tls).map(RemoteKeySet::new).map_err(|error| format!("jwks_uri: {error}").into())
     }
 
     fn tls_config(&self) -> Result<Arc<ClientConfig>, TlsConfigError> {

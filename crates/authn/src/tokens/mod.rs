@@ -4,6 +4,7 @@
 //! publishes the keys, so that others can verify tokens offline.
 
 mod jwt;
+mod key_error;
 mod public_key;
 mod signing_key;
 
@@ -12,9 +13,9 @@ use std::time::Duration;
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 pub use jwt::{BAD_SIGNATURE, Jwt};
+pub use key_error::KeyError;
 pub use public_key::PublicKey;
 use serde_json::json;
-pub use signing_key::KeyError;
 use signing_key::SigningKey;
 
 /// Signs and verifies service account tokens, and publishes the keys.

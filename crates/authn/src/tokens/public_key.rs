@@ -3,15 +3,10 @@
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::{digest, rsa, signature};
-use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::json;
-use x509_parser::{
-    prelude::{FromDer, X509Certificate},
-    public_key::PublicKey as Parsed,
-    x509::SubjectPublicKeyInfo,
-};
+use x509_parser::{prelude::FromDer, public_key::PublicKey as Parsed, x509::SubjectPublicKeyInfo};
 
-use super::signing_key::{KeyError, SigningKey};
+use super::key_error::KeyError;
 
 /// A verification key.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,26 +25,6 @@ enum KeyMaterial {
 }
 
 impl PublicKey {
-    /// Parses all keys of a PEM file: public keys, private keys, certificates.
-    pub fn from_pem(pem: &str) -> Result<Vec<Self>, KeyError> {
-        let mut keys = Vec::new();
-        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
-            let (kind, der) = section?;
-            keys.push(match kind {
-                SectionKind::PublicKey => Self::from_der(&der)?,
-                SectionKind::Certificate => {
-                    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| KeyError::NotPublic)?;
-                    Self::from_der(certificate.public_key().raw)?
-                }
-                SectionKind::RsaPrivateKey | SectionKind::PrivateKey | SectionKind::EcPrivateKey => {
-                    SigningKey::from_section(kind, &der)?.public_key()?
-                }
-                _ => continue,
-            });
-        }
-        if keys.is_empty() { Err(KeyError::NotPublic) } else { Ok(keys) }
-    }
-
     /// Parses a `SubjectPublicKeyInfo`; the key ID is its digest.
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::NotPublic)?;

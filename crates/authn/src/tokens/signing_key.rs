@@ -6,31 +6,9 @@ use ring::{
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256},
 };
 use rustls::pki_types::pem::{PemObject, SectionKind};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::public_key::PublicKey;
-
-/// An unusable key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The key is not PEM.
-    #[error("the key of service accounts is not a key in PEM: {0}")]
-    Pem(#[from] rustls::pki_types::pem::Error),
-    /// The signing key is not supported.
-    #[error(
-        "the key of service accounts is not supported: RSA (PKCS#1 or PKCS#8) of 2048 bits or more, or ECDSA on P-256 \
-         (PKCS#8 or SEC 1 with its public half) is needed"
-    )]
-    Unsupported,
-    /// The verification key is not supported.
-    #[error(
-        "no key that verifies tokens of service accounts: RSA of 2048 bits or more, or ECDSA on P-256 or P-384, is needed, as \
-         a public key, a private key or a certificate in PEM"
-    )]
-    NotPublic,
-    /// Signing failed.
-    #[error("a token cannot be signed")]
-    Sign,
-}
+use super::{key_error::KeyError, public_key::PublicKey};
 
 /// The signing key.
 pub struct SigningKey {
@@ -42,6 +20,28 @@ pub struct SigningKey {
 enum SigningKeyPair {
     Rsa(Box<rsa::KeyPair>),
     Ecdsa(Box<EcdsaKeyPair>),
+}
+
+impl PublicKey {
+    /// Parses all keys of a PEM file: public keys, private keys, certificates.
+    pub fn from_pem(pem: &str) -> Result<Vec<Self>, KeyError> {
+        let mut keys = Vec::new();
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
+            let (kind, der) = section?;
+            keys.push(match kind {
+                SectionKind::PublicKey => Self::from_der(&der)?,
+                SectionKind::Certificate => {
+                    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| KeyError::NotPublic)?;
+                    Self::from_der(certificate.public_key().raw)?
+                }
+                SectionKind::RsaPrivateKey | SectionKind::PrivateKey | SectionKind::EcPrivateKey => {
+                    SigningKey::from_section(kind, &der)?.public_key()?
+                }
+                _ => continue,
+            });
+        }
+        if keys.is_empty() { Err(KeyError::NotPublic) } else { Ok(keys) }
+    }
 }
 
 impl SigningKey {

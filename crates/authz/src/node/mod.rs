@@ -7,6 +7,7 @@ mod graph;
 mod references;
 #[cfg(test)]
 mod tests;
+mod vertex;
 
 use std::sync::Arc;
 
@@ -20,7 +21,10 @@ use async_trait::async_trait;
 pub use references::POD_SECRETS;
 use store::WatchCache;
 
-use self::graph::{NodeGraph, Vertex, VertexKind};
+use self::{
+    graph::NodeGraph,
+    vertex::{Vertex, VertexKind},
+};
 use super::{Authorizer, Decision, PolicyRule, Reason, ResolvedRules};
 use crate::bootstrap_policy;
 

@@ -2,7 +2,7 @@
 
 use api::{Value, meta};
 
-use super::graph::{Vertex, VertexKind};
+use super::vertex::{Vertex, VertexKind};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Pod volume sources with Secret references, and their field paths.

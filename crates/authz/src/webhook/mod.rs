@@ -94,6 +94,19 @@ pub struct WebhookAuthorizer {
     cache: TtlCache<String, ReviewStatus>,
 }
 
+/// A request that the webhook does not decide.
+#[derive(Debug, thiserror::Error)]
+enum ReviewError {
+    #[error("{0}")]
+    Conditions(String),
+    #[error("Post {0:?}: {1}")]
+    Http(String, #[source] http_client::HttpClientError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("the webhook's response is no SubjectAccessReview of {0}")]
+    Unexpected(&'static str),
+}
+
 /// The status of a SubjectAccessReview.
 #[derive(Clone, Debug, Default)]
 struct ReviewStatus {
@@ -109,24 +122,25 @@ impl WebhookAuthorizer {
     }
 
     /// Whether the match conditions hold.
-    fn matches_conditions(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
+    fn matches_conditions(&self, attributes: &Attributes<'_>) -> Result<bool, ReviewError> {
         let conditions = &self.webhook.conditions;
         if conditions.is_empty() {
             return Ok(true);
         }
         conditions
             .evaluate(&conditions::request_variable(attributes))
-            .map_err(|errors| aggregate_errors(errors).unwrap_or_default())
+            .map_err(|errors| ReviewError::Conditions(aggregate_errors(errors).unwrap_or_default()))
     }
 
-    fn failure_decision(&self, error: String) -> Decision {
+    fn failure_decision(&self, error: &ReviewError) -> Decision {
+        let error = error.to_string();
         match self.webhook.failure {
             FailurePolicy::NoOpinion => Decision::NoOpinion(Reason::from_error(error)),
             FailurePolicy::Deny => Decision::Denied(Reason::from_error(error)),
         }
     }
 
-    async fn cached_review(&self, attributes: &Attributes<'_>) -> Result<ReviewStatus, String> {
+    async fn cached_review(&self, attributes: &Attributes<'_>) -> Result<ReviewStatus, ReviewError> {
         let spec = review_spec(attributes);
         let key = spec.to_string();
         if let Some(status) = self.cache.get(&key) {
@@ -140,7 +154,7 @@ impl WebhookAuthorizer {
         Ok(status)
     }
 
-    async fn send_review(&self, mut spec: Value) -> Result<ReviewStatus, String> {
+    async fn send_review(&self, mut spec: Value) -> Result<ReviewStatus, ReviewError> {
         let WebhookConfig { endpoint, version, timeout, backoff, .. } = &self.webhook;
         let version = match version {
             ReviewVersion::V1 => "authorization.k8s.io/v1",
@@ -156,12 +170,12 @@ impl WebhookAuthorizer {
         let review = review.to_string();
         let response = http_client::with_backoff(*backoff, || endpoint.post(review.clone(), *timeout)).await;
         let body = response.and_then(http_client::HttpResponse::into_success_body);
-        let body = body.map_err(|error| format!("Post {:?}: {error}", endpoint.url()))?;
-        let review: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        let body = body.map_err(|error| ReviewError::Http(endpoint.url().to_owned(), error))?;
+        let review: Value = serde_json::from_slice(&body)?;
         if meta::string_at(&review, &["apiVersion"]) != version
             || meta::string_at(&review, &["kind"]) != "SubjectAccessReview"
         {
-            return Err(format!("the webhook's response is no SubjectAccessReview of {version}"));
+            return Err(ReviewError::Unexpected(version));
         }
         let flag = |name: &str| meta::value_at(&review, &["status", name]) == Some(&Value::Bool(true));
         let reason = meta::string_at(&review, &["status", "reason"]).to_owned();
@@ -175,7 +189,7 @@ impl Authorizer for WebhookAuthorizer {
         match self.matches_conditions(attributes) {
             Ok(true) => {}
             Ok(false) => return Decision::NoOpinion(Reason::none()),
-            Err(error) => return self.failure_decision(error),
+            Err(error) => return self.failure_decision(&error),
         }
         match self.cached_review(attributes).await {
             Ok(ReviewStatus { denied: true, allowed: true, reason }) => {
@@ -186,8 +200,8 @@ impl Authorizer for WebhookAuthorizer {
             Ok(ReviewStatus { allowed: true, reason, .. }) => Decision::Allowed(reason.into()),
             Ok(ReviewStatus { reason, .. }) => Decision::NoOpinion(reason.into()),
             Err(error) => {
-                tracing::error!(error, "webhook authorizer: request failed, applying the failure policy");
-                self.failure_decision(error)
+                tracing::error!(%error, "webhook authorizer: request failed, applying the failure policy");
+                self.failure_decision(&error)
             }
         }
     }
