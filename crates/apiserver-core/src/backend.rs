@@ -6,13 +6,7 @@ use http::{Request, Response};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::{
-        ResolvesClientCert,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    CertificateError, ClientConfig, SignatureScheme, client::ResolvesClientCert, pki_types::ServerName,
     sign::CertifiedKey,
 };
 use tokio::{
@@ -20,6 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
+pub use transport::without_verification;
 
 use crate::{Body, services::ResolveError};
 
@@ -152,14 +147,6 @@ fn connect_error_text(error: &std::io::Error) -> String {
     }
 }
 
-/// Returns the configuration with certificate verification disabled, for pods with self-signed certificates.
-pub fn without_verification(tls: &ClientConfig) -> Arc<ClientConfig> {
-    let mut config = tls.clone();
-    let provider = config.crypto_provider().clone();
-    config.dangerous().set_certificate_verifier(Arc::new(AcceptAnyServerCert(provider)));
-    Arc::new(config)
-}
-
 /// Returns the configuration without verification and without a client certificate.
 pub fn without_verification_or_identity(tls: &ClientConfig) -> ClientConfig {
     let mut config = (*without_verification(tls)).clone();
@@ -178,43 +165,5 @@ impl ResolvesClientCert for NoClientCert {
 
     fn has_certs(&self) -> bool {
         false
-    }
-}
-
-#[derive(Debug)]
-struct AcceptAnyServerCert(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyServerCert {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -9,19 +9,20 @@ use anyhow::{Context, Result};
 use super::{TidyProblem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 27] = [
+const MAY_USE: [(&str, &[&str]); 28] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
     ("expressions", &["api", "cel"]),
     ("store", &["formats"]),
     ("sys", &[]),
-    ("apiserver-core", &["api", "store"]),
+    ("transport", &[]),
+    ("apiserver-core", &["api", "store", "transport"]),
     ("authn", &["api", "apiserver-core", "expressions", "store"]),
     ("authz", &["api", "apiserver-core", "expressions", "store"]),
     ("audit", &["api", "apiserver-core"]),
     ("flowcontrol", &["api", "apiserver-core", "store"]),
-    ("streaming", &["api", "apiserver-core"]),
+    ("streaming", &["api", "apiserver-core", "transport"]),
     ("apiextensions", &["api", "apiserver-core", "cel", "formats", "store"]),
     ("admission", &["api", "apiserver-core", "authz", "cel", "expressions", "store"]),
     ("registry", &["admission", "api", "apiextensions", "apiserver-core", "authn", "authz", "expressions", "store"]),
@@ -51,7 +52,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("runtime", &["sys"]),
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
-    ("kubelet", &["api", "client", "runtime", "cni", "sys"]),
+    ("kubelet", &["api", "client", "runtime", "cni", "sys", "transport"]),
     ("kubectl", &["api", "client"]),
     (
         "ferry",

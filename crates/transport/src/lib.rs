@@ -1,0 +1,10 @@
+//! Pieces of HTTP and TLS connections that the API server and the kubelet share: upgraded connections and server
+//! certificates that are not verified.
+//!
+//! Invariant: knows no other crate and nothing of Kubernetes.
+
+mod server_certificate;
+mod upgrade;
+
+pub use server_certificate::without_verification;
+pub use upgrade::{copy_streams, is_upgrade_request, join_upgrades};
