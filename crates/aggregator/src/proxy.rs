@@ -14,7 +14,7 @@ use futures::StreamExt;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::Incoming;
-use streaming::join;
+use streaming::upgrade_proxy;
 use tokio_util::sync::CancellationToken;
 
 use super::{Aggregator, ApiService, identity, remote};
@@ -38,7 +38,7 @@ impl Aggregator {
             Ok(found) => found,
             Err(told) => return told,
         };
-        let upgrade = join::is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
+        let upgrade = upgrade_proxy::is_upgrade_request(request.headers()).then(|| hyper::upgrade::on(&mut request));
         let discovery = request.uri().path().trim_matches('/').split('/').count() == 3;
         let passed = match proxied_request(&authority, user, upgrade.is_some(), request) {
             Ok(passed) => passed,
@@ -55,7 +55,7 @@ impl Aggregator {
             Err(_) => return unreachable_response("context deadline exceeded"),
         };
         match upgrade {
-            Some(client) => join::joined(&self.stopping, client, answer)
+            Some(client) => upgrade_proxy::join_connections(&self.stopping, client, answer)
                 .unwrap_or_else(|status| text_error(StatusCode::SERVICE_UNAVAILABLE, &status.message)),
             None => self.finish_response(watch, answer),
         }
@@ -87,7 +87,7 @@ impl Aggregator {
         }
         let mut answer =
             answer.map(|body| if watch { until_stopped(self.stopping.clone(), body) } else { boxed_body(body) });
-        join::strip(answer.headers_mut());
+        upgrade_proxy::strip_hop_by_hop_headers(answer.headers_mut());
         answer.extensions_mut().insert(ProxiedResponse);
         answer
     }
@@ -106,9 +106,9 @@ fn proxied_request(
     let (head, body) = request.into_parts();
     let mut headers = head.headers;
     if upgrade {
-        join::without_body(&mut headers);
+        upgrade_proxy::remove_body_headers(&mut headers);
     } else {
-        join::strip(&mut headers);
+        upgrade_proxy::strip_hop_by_hop_headers(&mut headers);
     }
     // Authentication has stripped its credentials; schemes that this server does not read are removed here.
     headers.remove(header::AUTHORIZATION);
@@ -122,7 +122,7 @@ fn proxied_request(
     }
     let mut passed = Request::new(if upgrade { full_body("") } else { body });
     (*passed.method_mut(), *passed.uri_mut(), *passed.headers_mut()) = (head.method, url, headers);
-    join::append_client(&mut passed, client.as_ref());
+    upgrade_proxy::append_forwarded_for(&mut passed, client.as_ref());
     Ok(passed)
 }
 

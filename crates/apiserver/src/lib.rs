@@ -48,16 +48,17 @@ pub use apiserver_core::{
 };
 use apiserver_core::{request, storage::ObjectStorage};
 pub use audit::{
-    Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,
-    WebhookSettings,
+    AuditOptions, BackendMode as AuditMode, BatchSettings, LogSettings, Policy as AuditPolicy, PolicyError,
+    TruncateConfig, WebhookBackendConfig,
 };
 pub use authn::{
-    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, CaBundleError, AuthenticationConfigError, JwtIssuer, KeyError,
-    TokenLimits, ClaimMapping, PublicKey, ReviewVersion, TokenWebhook, TokenIssuer, UserTable, UserTableError, client_verifier,
+    ALGORITHMS, AuthenticationConfig, AuthenticationConfigError, AuthenticationFile, CaBundle, CaBundleError,
+    ClaimMapping, JwtIssuer, KeyError, PublicKey, ReviewVersion, TokenIssuer, TokenLimits, TokenWebhook, UserTable,
+    UserTableError, client_verifier,
 };
-pub use authz::{self as authorize, AuthorizationOptions, AuthorizationMode};
+pub use authz::{self as authorize, AuthorizationMode, AuthorizationOptions};
 use bytes::Bytes;
-pub use flowcontrol::Load;
+pub use flowcontrol::FlowControlOptions;
 use futures::{
     FutureExt,
     future::{BoxFuture, LocalBoxFuture},
@@ -253,7 +254,11 @@ impl Server {
     /// A discovery or OpenAPI document of the whole API, custom and aggregated resources included.
     fn api_document(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
         let own = |name: &_| {
-            self.shared.crd_documents.get(&self.shared.built_in_documents, &self.registry().crds().served_resources(), name)
+            self.shared.crd_documents.get(
+                &self.shared.built_in_documents,
+                &self.registry().crds().served_resources(),
+                name,
+            )
         };
         self.aggregator().merged_document(name, own)
     }

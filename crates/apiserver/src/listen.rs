@@ -96,7 +96,7 @@ async fn run_background_tasks(server: Server) {
         kept,
         allocated,
         aggregated,
-        flowcontrol::run(server.shared.flow_controller.clone(), ending.clone()),
+        flowcontrol::run_seat_borrowing(server.shared.flow_controller.clone(), ending.clone()),
         sampled,
         reloaded
     );

@@ -234,14 +234,14 @@ impl AuditedCall<'_> {
         let attributes = routed.authorizer_attributes();
         let attributes = attributes.attributes_for(self.caller.as_ref().map_or(&unauthenticated, Caller::user));
         let agent = user_agent(request);
-        let about = audit::Request {
+        let about = audit::AuditedRequest {
             id: self.id.to_str().unwrap_or_default(),
             uri: request.uri().path_and_query().map_or(routed.path.as_str(), |uri| uri.as_str()),
-            sources: audit::sources(request.headers(), self.peer),
+            sources: audit::source_ips(request.headers(), self.peer),
             agent: &agent,
             received: clock::now(),
         };
-        auditor.begin(&about, &attributes)
+        auditor.begin_audit(&about, &attributes)
     }
 }
 
@@ -258,21 +258,23 @@ async fn audit_request(
     let Some(trail) = begun else {
         return handle_authenticated(server, caller, error_options, routed, request).await;
     };
-    notes.annotations.iter().for_each(|(key, value)| trail.annotate(key, value.clone()));
+    notes.annotations.iter().for_each(|(key, value)| trail.add_annotation(key, value.clone()));
     if caller.is_none() {
         // A request that fails authentication has only the stage of its response.
-        return audit::refuse(&trail, encode::error_response(error_options, &Status::unauthorized())).await;
+        return audit::record_rejection(&trail, encode::error_response(error_options, &Status::unauthorized())).await;
     }
-    if let Err(status) = trail.reach(audit::Stage::RequestReceived).await {
+    if let Err(status) = trail.process_stage(audit::Stage::RequestReceived).await {
         return encode::error_response(error_options, &status);
     }
     let stream = routed.is_long_running();
-    let work =
-        audit::within(trail.clone(), Box::pin(handle_authenticated(server, caller, error_options, routed, request)));
+    let work = audit::run_with_audit_context(
+        trail.clone(),
+        Box::pin(handle_authenticated(server, caller, error_options, routed, request)),
+    );
     match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(response) => audit::complete(trail, stream, response).await,
+        Ok(response) => audit::record_response(trail, stream, response).await,
         Err(panic) => {
-            audit::panicked(&trail).await;
+            audit::record_panic(&trail).await;
             std::panic::resume_unwind(panic)
         }
     }
@@ -308,7 +310,7 @@ async fn serve_request(
         target.user = caller.user().clone();
     }
     let counted = routed.start_counting(server);
-    let permit = match server.shared.flow_controller.admit(&caller, &routed.flow_digest()).await {
+    let permit = match server.shared.flow_controller.admit_request(&caller, &routed.flow_digest()).await {
         Ok(permit) => permit,
         Err(rejected) => return Ok(counted.record_response(too_many_requests(&rejected))),
     };
@@ -339,7 +341,7 @@ async fn impersonate_user(
     let found = impersonate::resolve_impersonation(server.authorizers(), modes, headers, &attributes).await?;
     Ok(found.map(|other| {
         tracing::debug!(requestor = caller.user().name, impersonated = other.user.name, "impersonating");
-        audit::with(|trail| trail.impersonates(&other.user, other.constraint));
+        audit::with_audit_context(|trail| trail.log_impersonated_user(&other.user, other.constraint));
         Caller::Client(other.user)
     }))
 }
@@ -438,7 +440,7 @@ async fn handle_resource(
     if matches!(target.verb, "create" | "update") {
         target.raw_extensions = registry::raw_extensions_in_body(&target.resource, &input);
     }
-    audit::with(|trail| trail.sent(&input));
+    audit::with_audit_context(|trail| trail.log_request_object(&input));
     let outcome = server.registry().handle_request(&target, &input).await?;
     Ok(match outcome {
         RequestOutcome::Document { value, revision } => encode::document_response(&target, form, &value, revision)?,

@@ -5,10 +5,10 @@ use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 use admission::AdmissionOptions;
 use aggregator::AggregationOptions;
 use apiserver_core::resource_config::ApiResourceConfig;
-use audit::Audit;
+use audit::AuditOptions;
 use authn::AuthenticationConfig;
 use authz::AuthorizationOptions;
-use flowcontrol::Load;
+use flowcontrol::FlowControlOptions;
 use registry::{allocate::ip_network::IpNetwork, component_status::ComponentEndpoint};
 
 use crate::reload::ReloadOptions;
@@ -33,9 +33,9 @@ pub struct ServerOptions {
     /// Authorization modes.
     pub authorization: AuthorizationOptions,
     /// Audit options.
-    pub audit: Audit,
+    pub audit: AuditOptions,
     /// Flow control and timeout options.
-    pub load: Load,
+    pub load: FlowControlOptions,
     /// Options of connections and the store health check.
     pub serving: ServingOptions,
     /// Shutdown options.
@@ -93,8 +93,8 @@ impl Default for ServerOptions {
             admission: AdmissionOptions::default(),
             aggregation: AggregationOptions::default(),
             authorization: AuthorizationOptions::default(),
-            audit: Audit::default(),
-            load: Load::default(),
+            audit: AuditOptions::default(),
+            load: FlowControlOptions::default(),
             serving: ServingOptions::default(),
             shutdown: ShutdownOptions::default(),
             served: ApiResourceConfig::default(),

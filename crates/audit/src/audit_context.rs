@@ -4,77 +4,70 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{User, attributes::Attributes, audit::AuditAnnotations, body::RequestBody, clock};
-use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Auditor, Level, Stage, event, policy::RequestAuditConfig};
-
-/// The parts of a request that its event contains beyond the attributes.
-pub struct Request<'a> {
-    /// Audit ID.
-    pub id: &'a str,
-    /// Path and query.
-    pub uri: &'a str,
-    /// Source IPs.
-    pub sources: Vec<String>,
-    /// User agent.
-    pub agent: &'a str,
-    /// Time of receipt.
-    pub received: Timestamp,
-}
+use super::{
+    Auditor, Level, Stage,
+    event::{self, AuditedRequest},
+    policy::RequestAuditConfig,
+};
 
 /// The audit event of a request.
 pub struct AuditContext {
     auditor: Arc<Auditor>,
-    ruling: RequestAuditConfig,
+    request_config: RequestAuditConfig,
     event: Mutex<Value>,
 }
 
 impl AuditContext {
     pub(super) fn new(
         auditor: Arc<Auditor>,
-        ruling: RequestAuditConfig,
-        request: &Request<'_>,
-        asked: &Attributes<'_>,
+        request_config: RequestAuditConfig,
+        request: &AuditedRequest<'_>,
+        attributes: &Attributes<'_>,
     ) -> Self {
-        Self { auditor, ruling, event: Mutex::new(event::begun(ruling.level, request, asked)) }
+        Self {
+            auditor,
+            request_config,
+            event: Mutex::new(event::event_from_request(request_config.level, request, attributes)),
+        }
     }
 
-    fn event(&self) -> MutexGuard<'_, Value> {
+    fn lock_event(&self) -> MutexGuard<'_, Value> {
         self.event.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The audit level.
-    pub fn level(&self) -> Level {
-        self.ruling.level
+    pub fn audit_level(&self) -> Level {
+        self.request_config.level
     }
 
     /// Sets an annotation; the first value of a key wins.
-    pub fn annotate(&self, key: &str, value: String) {
-        let mut event = self.event();
-        let notes = meta::field_mut(&mut event, "annotations");
-        if notes.contains_key(key) {
+    pub fn add_annotation(&self, key: &str, value: String) {
+        let mut event = self.lock_event();
+        let annotations = meta::field_mut(&mut event, "annotations");
+        if annotations.contains_key(key) {
             return tracing::debug!(key, "an audit annotation is already set");
         }
-        notes.insert(key.to_owned(), value.into());
+        annotations.insert(key.to_owned(), value.into());
     }
 
     /// Records the impersonated user.
-    pub fn impersonates(&self, user: &User, constraint: &str) {
-        let mut event = self.event();
-        event["impersonatedUser"] = event::user(user);
+    pub fn log_impersonated_user(&self, user: &User, constraint: &str) {
+        let mut event = self.lock_event();
+        event["impersonatedUser"] = event::user_info(user);
         if !constraint.is_empty() {
             event["authenticationMetadata"] = json!({"impersonationConstraint": constraint});
         }
     }
 
     /// Records the request body as far as the level allows; at least its object reference.
-    pub fn sent(&self, input: &RequestBody) {
+    pub fn log_request_object(&self, input: &RequestBody) {
         if input.body.is_empty() {
             return;
         }
         let Some(mut object) = input.decode_any() else { return };
-        let mut event = self.event();
+        let mut event = self.lock_event();
         for (field, of) in
             [("name", "name"), ("uid", "uid"), ("resourceVersion", "resourceVersion"), ("namespace", "namespace")]
         {
@@ -84,15 +77,15 @@ impl AuditContext {
                 reference.insert(field.to_owned(), value.into());
             }
         }
-        if self.ruling.level >= Level::Request {
-            self.trim(&mut object);
+        if self.request_config.level >= Level::Request {
+            self.omit_managed_fields(&mut object);
             event["requestObject"] = object;
         }
     }
 
     /// Records the response.
-    pub fn answered(&self, code: u16, object: Option<Value>) {
-        let mut event = self.event();
+    pub fn log_response_object(&self, code: u16, object: Option<Value>) {
+        let mut event = self.lock_event();
         let mut status = json!({"metadata": {}, "code": code});
         let Some(mut object) = object else { return event["responseStatus"] = status };
         if meta::string_at(&object, &["kind"]) == "Status" && meta::string_at(&object, &["apiVersion"]) == "v1" {
@@ -103,15 +96,15 @@ impl AuditContext {
             }
         }
         event["responseStatus"] = status;
-        if self.ruling.level >= Level::RequestResponse {
-            self.trim(&mut object);
+        if self.request_config.level >= Level::RequestResponse {
+            self.omit_managed_fields(&mut object);
             event["responseObject"] = object;
         }
     }
 
     /// Removes managed fields, if the policy omits them.
-    fn trim(&self, object: &mut Value) {
-        if !self.ruling.omit_managed_fields {
+    fn omit_managed_fields(&self, object: &mut Value) {
+        if !self.request_config.omit_managed_fields {
             return;
         }
         let remove = |object: &mut Value| {
@@ -124,22 +117,22 @@ impl AuditContext {
     }
 
     /// Sends the event at a stage.
-    pub async fn reach(&self, stage: Stage) -> Result<(), Status> {
-        if !self.ruling.tells(stage) {
+    pub async fn process_stage(&self, stage: Stage) -> Result<(), Status> {
+        if !self.request_config.records_stage(stage) {
             return Ok(());
         }
         let event = {
-            let mut event = self.event();
-            event["stage"] = stage.name().into();
+            let mut event = self.lock_event();
+            event["stage"] = stage.as_str().into();
             event["stageTimestamp"] = api::time::format_micros(clock::now()).into();
             event.clone()
         };
-        self.auditor.tell(stage, event).await
+        self.auditor.process_event(stage, event).await
     }
 }
 
 impl AuditAnnotations for AuditContext {
     fn annotate(&self, key: &str, value: String) {
-        AuditContext::annotate(self, key, value);
+        AuditContext::add_annotation(self, key, value);
     }
 }

@@ -8,28 +8,43 @@ use apiserver_core::{
     attributes::{Attributes, AttributesTarget},
 };
 use http::HeaderMap;
+use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Level, audit_context::Request};
+use super::Level;
 
 /// Longer user agents are truncated.
-const MAX_AGENT: usize = 1024;
-const CUT: &str = "...TRUNCATED";
+const MAX_USER_AGENT_LENGTH: usize = 1024;
+const TRUNCATION_MARK: &str = "...TRUNCATED";
+
+/// The parts of a request that its event contains beyond the attributes.
+pub struct AuditedRequest<'a> {
+    /// Audit ID.
+    pub id: &'a str,
+    /// Path and query.
+    pub uri: &'a str,
+    /// Source IPs.
+    pub sources: Vec<String>,
+    /// User agent.
+    pub agent: &'a str,
+    /// Time of receipt.
+    pub received: Timestamp,
+}
 
 /// Returns the event of a request at its start.
-pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Value {
+pub fn event_from_request(level: Level, request: &AuditedRequest<'_>, attributes: &Attributes<'_>) -> Value {
     let mut event = json!({
-        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": level.name(), "auditID": request.id,
-        "stage": "RequestReceived", "requestURI": request.uri, "verb": asked.verb, "user": user(asked.user),
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": level.as_str(), "auditID": request.id,
+        "stage": "RequestReceived", "requestURI": request.uri, "verb": attributes.verb, "user": user_info(attributes.user),
         "requestReceivedTimestamp": api::time::format_micros(request.received),
     });
     if !request.sources.is_empty() {
         event["sourceIPs"] = json!(request.sources);
     }
     if !request.agent.is_empty() {
-        event["userAgent"] = agent(request.agent).into();
+        event["userAgent"] = truncate_user_agent(request.agent).into();
     }
-    if let AttributesTarget::Resource(resource) = &asked.target {
+    if let AttributesTarget::Resource(resource) = &attributes.target {
         let fields = [
             ("resource", resource.resource),
             ("namespace", resource.namespace),
@@ -46,9 +61,9 @@ pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Val
 }
 
 /// Returns the user info of an event.
-pub fn user(user: &User) -> Value {
-    let mut shown = Map::new();
-    let mut put = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
+pub fn user_info(user: &User) -> Value {
+    let mut info = Map::new();
+    let mut put = |name: &str, value: Value| drop(info.insert(name.to_owned(), value));
     if !user.name.is_empty() {
         put("username", user.name.as_str().into());
     }
@@ -61,19 +76,22 @@ pub fn user(user: &User) -> Value {
     if !user.extra.is_empty() {
         put("extra", json!(user.extra));
     }
-    Value::Object(shown)
+    Value::Object(info)
 }
 
-fn agent(text: &str) -> String {
-    if text.len() <= MAX_AGENT {
+fn truncate_user_agent(text: &str) -> String {
+    if text.len() <= MAX_USER_AGENT_LENGTH {
         return text.to_owned();
     }
-    let end = (0..=MAX_AGENT - CUT.len()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}{CUT}", &text[..end])
+    let end = (0..=MAX_USER_AGENT_LENGTH - TRUNCATION_MARK.len())
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or_default();
+    format!("{}{TRUNCATION_MARK}", &text[..end])
 }
 
 /// Returns the source IPs: forwarded addresses, then the peer.
-pub fn sources(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<String> {
+pub fn source_ips(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded = text("x-forwarded-for").split(',').filter_map(|ip| ip.trim().parse::<IpAddr>().ok());
     let mut found: Vec<IpAddr> = forwarded.collect();

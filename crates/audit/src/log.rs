@@ -13,19 +13,19 @@ use api::Value;
 use apiserver_core::clock;
 use flate2::{Compression, write::GzEncoder};
 
-use super::{BatchSettings, Mode, Truncation};
+use super::{BackendMode, BatchConfig, TruncateConfig};
 
 /// The configuration of the audit log.
 #[derive(Clone, Debug)]
-pub struct LogSettings {
+pub struct LogBackendConfig {
     /// The file; `-` is standard output.
     pub path: PathBuf,
     /// When events are written.
-    pub mode: Mode,
+    pub mode: BackendMode,
     /// Batching.
-    pub batch: BatchSettings,
+    pub batch: BatchConfig,
     /// Truncation of large events.
-    pub truncation: Truncation,
+    pub truncation: TruncateConfig,
     /// Size in bytes at which the file is rotated; 0 disables rotation.
     pub max_size: u64,
     /// Number of rotated files; 0 keeps all.
@@ -37,19 +37,19 @@ pub struct LogSettings {
 }
 
 /// An open audit log.
-pub struct Log {
-    settings: LogSettings,
+pub struct AuditLog {
+    settings: LogBackendConfig,
     file: Option<(File, u64)>,
 }
 
-impl Log {
+impl AuditLog {
     /// Opens the file with the first event.
-    pub fn new(settings: LogSettings) -> Self {
+    pub fn new(settings: LogBackendConfig) -> Self {
         Self { settings, file: None }
     }
 
     /// Appends events.
-    pub fn write<'a>(&mut self, events: impl IntoIterator<Item = &'a Value>) -> io::Result<()> {
+    pub fn append_events<'a>(&mut self, events: impl IntoIterator<Item = &'a Value>) -> io::Result<()> {
         let lines: String = events.into_iter().map(|event| format!("{event}\n")).collect();
         if self.settings.path == Path::new("-") {
             return io::stdout().lock().write_all(lines.as_bytes());
@@ -60,35 +60,35 @@ impl Log {
             .as_ref()
             .is_some_and(|(_, size)| self.settings.max_size > 0 && size + more > self.settings.max_size)
         {
-            self.rotate()?;
+            self.rotate_file()?;
         }
         let (file, size) = match &mut self.file {
             Some(open) => open,
-            None => self.file.insert(open(&self.settings.path)?),
+            None => self.file.insert(open_log_file(&self.settings.path)?),
         };
         file.write_all(lines.as_bytes())?;
         *size += more;
         Ok(())
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
+    fn rotate_file(&mut self) -> io::Result<()> {
         self.file = None;
         let path = &self.settings.path;
         let closed = clock::now().strftime("%Y-%m-%dT%H-%M-%S%.3f").to_string();
-        let backup = sibling(path, &format!("-{closed}"));
+        let backup = sibling_path(path, &format!("-{closed}"));
         fs::rename(path, &backup)?;
         if self.settings.compress {
-            compress(&backup)?;
+            compress_file(&backup)?;
         }
-        self.clean()
+        self.remove_old_backups()
     }
 
     /// Removes rotated files beyond the limits.
-    fn clean(&self) -> io::Result<()> {
-        let mut backups = backups(&self.settings.path)?;
+    fn remove_old_backups(&self) -> io::Result<()> {
+        let mut backups = backup_files(&self.settings.path)?;
         // The names contain times: newest first.
         backups.sort_unstable_by(|a, b| b.cmp(a));
-        let LogSettings { max_backups, max_age, .. } = self.settings;
+        let LogBackendConfig { max_backups, max_age, .. } = self.settings;
         for (at, backup) in backups.iter().enumerate() {
             let age = || SystemTime::now().duration_since(fs::metadata(backup).ok()?.modified().ok()?).ok();
             let old = !max_age.is_zero() && age().is_some_and(|age| age > max_age);
@@ -100,7 +100,7 @@ impl Log {
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, u64)> {
+fn open_log_file(path: &Path) -> io::Result<(File, u64)> {
     use std::os::unix::fs::OpenOptionsExt;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
@@ -111,14 +111,14 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
 }
 
 /// Returns a sibling path with `more` before the extension.
-fn sibling(path: &Path, more: &str) -> PathBuf {
+fn sibling_path(path: &Path, more: &str) -> PathBuf {
     let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let (stem, extension) = (text(path.file_stem()), text(path.extension()));
     let dot = if extension.is_empty() { "" } else { "." };
     path.with_file_name(format!("{stem}{more}{dot}{extension}"))
 }
 
-fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn backup_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let prefix = format!("{}-", path.file_stem().unwrap_or_default().to_string_lossy());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut found = Vec::new();
@@ -133,7 +133,7 @@ fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn compress(path: &Path) -> io::Result<()> {
+fn compress_file(path: &Path) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");
     let mut encoder = GzEncoder::new(File::create(&name)?, Compression::default());
@@ -149,25 +149,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{BatchSettings, Mode, Truncation};
+    use crate::{BackendMode, BatchConfig, TruncateConfig};
 
     #[test]
     fn log_is_rotated_and_old_files_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
-        let settings = LogSettings {
+        let settings = LogBackendConfig {
             path: path.clone(),
-            mode: Mode::Blocking,
-            batch: BatchSettings { buffer: 100, size: 2, wait: Duration::from_secs(3600), throttle: None },
-            truncation: Truncation::default(),
+            mode: BackendMode::Blocking,
+            batch: BatchConfig { buffer: 100, size: 2, wait: Duration::from_secs(3600), throttle: None },
+            truncation: TruncateConfig::default(),
             max_size: 100,
             max_backups: 2,
             max_age: Duration::ZERO,
             compress: true,
         };
-        let mut log = Log::new(settings);
+        let mut log = AuditLog::new(settings);
         for n in 0..20 {
-            log.write([&json!({"n": n, "x": "y".repeat(60)})]).unwrap();
+            log.append_events([&json!({"n": n, "x": "y".repeat(60)})]).unwrap();
             // File names have millisecond resolution.
             std::thread::sleep(Duration::from_millis(2));
         }

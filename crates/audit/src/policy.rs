@@ -22,7 +22,7 @@ pub enum Level {
 
 impl Level {
     /// The name in events.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Level::None => "None",
             Level::Metadata => "Metadata",
@@ -47,7 +47,7 @@ pub enum Stage {
 
 impl Stage {
     /// The name in events.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Stage::RequestReceived => "RequestReceived",
             Stage::ResponseStarted => "ResponseStarted",
@@ -88,7 +88,7 @@ pub struct Policy {
     #[serde(default, rename = "metadata")]
     _metadata: serde_json::Value,
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<PolicyRule>,
     #[serde(default)]
     omit_stages: Vec<Stage>,
     #[serde(default)]
@@ -97,7 +97,7 @@ pub struct Policy {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rule {
+struct PolicyRule {
     level: Level,
     #[serde(default)]
     users: Vec<String>,
@@ -140,7 +140,7 @@ pub struct RequestAuditConfig {
 
 impl RequestAuditConfig {
     /// Whether a stage is recorded.
-    pub fn tells(&self, stage: Stage) -> bool {
+    pub fn records_stage(&self, stage: Stage) -> bool {
         self.level > Level::None && self.omitted & 1 << stage as u8 == 0
     }
 }
@@ -157,14 +157,14 @@ impl Policy {
             return Err(PolicyError::Empty);
         }
         for (at, rule) in policy.rules.iter().enumerate() {
-            rule.check().map_err(|why| PolicyError::Rule(at, why))?;
+            rule.validate_rule(at)?;
         }
         Ok(policy)
     }
 
     /// Evaluates the policy for a request.
-    pub fn ruling(&self, asked: &Attributes<'_>) -> RequestAuditConfig {
-        let Some(rule) = self.rules.iter().find(|rule| rule.matches(asked)) else {
+    pub fn evaluate_policy_rule(&self, attributes: &Attributes<'_>) -> RequestAuditConfig {
+        let Some(rule) = self.rules.iter().find(|rule| rule.matches_request(attributes)) else {
             return RequestAuditConfig::default();
         };
         let stages = rule.omit_stages.iter().chain(&self.omit_stages);
@@ -176,11 +176,12 @@ impl Policy {
     }
 }
 
-impl Rule {
-    fn check(&self) -> Result<(), String> {
+impl PolicyRule {
+    fn validate_rule(&self, index: usize) -> Result<(), PolicyError> {
+        let invalid = |detail: String| Err(PolicyError::Rule(index, detail));
         if !self.paths.is_empty() && (!self.resources.is_empty() || !self.namespaces.is_empty()) {
             let why = "rules cannot apply to both regular resources and non-resource URLs";
-            return Err(format!(".nonResourceURLs: Invalid value: {:?}: {why}", self.paths));
+            return invalid(format!(".nonResourceURLs: Invalid value: {:?}: {why}", self.paths));
         }
         for (at, path) in self.paths.iter().enumerate() {
             let begins = path == "*" || path.starts_with('/');
@@ -191,16 +192,16 @@ impl Rule {
                 } else {
                     "non-resource URL rules must begin with a '/' character"
                 };
-                return Err(format!(".nonResourceURLs[{at}]: Invalid value: {path:?}: {why}"));
+                return invalid(format!(".nonResourceURLs[{at}]: Invalid value: {path:?}: {why}"));
             }
         }
         for (at, group) in self.resources.iter().enumerate() {
             if group.group.contains('/') {
-                return Err(format!(".resources[{at}].group: Invalid value: {:?}", group.group));
+                return invalid(format!(".resources[{at}].group: Invalid value: {:?}", group.group));
             }
             if !group.resource_names.is_empty() && group.resources.is_empty() {
                 let why = "using resourceNames requires at least one resource";
-                return Err(format!(
+                return invalid(format!(
                     ".resources[{at}].resourceNames: Invalid value: {:?}: {why}",
                     group.resource_names
                 ));
@@ -209,37 +210,37 @@ impl Rule {
         Ok(())
     }
 
-    fn matches(&self, asked: &Attributes<'_>) -> bool {
+    fn matches_request(&self, attributes: &Attributes<'_>) -> bool {
         let has = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
-        let groups = &asked.user.groups;
-        if !has(&self.users, &asked.user.name)
+        let groups = &attributes.user.groups;
+        if !has(&self.users, &attributes.user.name)
             || !(self.user_groups.is_empty() || self.user_groups.iter().any(|group| groups.contains(group)))
-            || !has(&self.verbs, asked.verb)
+            || !has(&self.verbs, attributes.verb)
         {
             return false;
         }
-        match &asked.target {
+        match &attributes.target {
             // Resource rules do not match paths.
             AttributesTarget::NonResource(_) if self.paths.is_empty() => {
                 self.namespaces.is_empty() && self.resources.is_empty()
             }
-            AttributesTarget::NonResource(path) => self.paths.iter().any(|rule| covers(rule, path)),
+            AttributesTarget::NonResource(path) => self.paths.iter().any(|rule| path_matches(rule, path)),
             AttributesTarget::Resource(_) if !self.paths.is_empty() => false,
             AttributesTarget::Resource(resource) => {
                 has(&self.namespaces, resource.namespace)
-                    && (self.resources.is_empty() || self.resources.iter().any(|group| group.covers(resource)))
+                    && (self.resources.is_empty() || self.resources.iter().any(|group| group.covers_resource(resource)))
             }
         }
     }
 }
 
 impl GroupResources {
-    fn covers(&self, asked: &apiserver_core::attributes::ResourceAttributes<'_>) -> bool {
-        if self.group != asked.group {
+    fn covers_resource(&self, attributes: &apiserver_core::attributes::ResourceAttributes<'_>) -> bool {
+        if self.group != attributes.group {
             return false;
         }
-        let named = self.resource_names.is_empty() || self.resource_names.iter().any(|name| name == asked.name);
-        let (resource, sub) = (asked.resource, asked.subresource);
+        let named = self.resource_names.is_empty() || self.resource_names.iter().any(|name| name == attributes.name);
+        let (resource, sub) = (attributes.resource, attributes.subresource);
         self.resources.is_empty()
             || named
                 && self.resources.iter().any(|rule| {
@@ -252,7 +253,7 @@ impl GroupResources {
     }
 }
 
-fn covers(rule: &str, path: &str) -> bool {
+fn path_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
 }
 

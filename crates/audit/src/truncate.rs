@@ -2,14 +2,14 @@
 
 use api::Value;
 
-use super::Truncation;
+use super::TruncateConfig;
 
 const NOTE: &str = "audit.k8s.io/truncated";
 
-impl Truncation {
+impl TruncateConfig {
     /// Returns the event within the size limit; `None` if that is impossible.
-    pub fn cut(&self, event: Value) -> Option<Value> {
-        if !self.enabled || size(&event) <= self.event {
+    pub fn truncate_event(&self, event: Value) -> Option<Value> {
+        if !self.enabled || event_size(&event) <= self.event {
             return Some(event);
         }
         let mut event = event;
@@ -18,17 +18,17 @@ impl Truncation {
             fields.remove("responseObject");
             event["annotations"][NOTE] = "true".into();
         }
-        (size(&event) <= self.event).then_some(event)
+        (event_size(&event) <= self.event).then_some(event)
     }
 
     /// Splits a batch at the size limit.
-    pub fn split<T: AsRef<Value>>(&self, events: Vec<T>) -> Vec<Vec<T>> {
+    pub fn split_batch<T: AsRef<Value>>(&self, events: Vec<T>) -> Vec<Vec<T>> {
         if !self.enabled {
             return vec![events];
         }
         let mut batches: Vec<(usize, Vec<T>)> = Vec::new();
         for event in events {
-            let size = size(event.as_ref());
+            let size = event_size(event.as_ref());
             match batches.last_mut() {
                 Some((total, batch)) if *total + size <= self.batch => {
                     *total += size;
@@ -41,6 +41,6 @@ impl Truncation {
     }
 }
 
-fn size(event: &Value) -> usize {
+fn event_size(event: &Value) -> usize {
     event.to_string().len()
 }

@@ -3,38 +3,39 @@
 use std::{sync::Arc, time::Duration};
 
 use api::Value;
-use apiserver_core::http_client::{Endpoint, RetryBackoff, with_backoff};
+use apiserver_core::http_client::{Endpoint, HttpClientError, RetryBackoff, with_backoff};
 use serde_json::json;
 
-use super::{BatchSettings, Mode, Truncation};
+use super::{BackendMode, BatchConfig, TruncateConfig};
 
 /// Timeout of one call.
-const LIMIT: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The configuration of the audit webhook.
 #[derive(Clone, Debug)]
-pub struct WebhookSettings {
+pub struct WebhookBackendConfig {
     /// The endpoint.
     pub endpoint: Arc<Endpoint>,
     /// When events are sent.
-    pub mode: Mode,
+    pub mode: BackendMode,
     /// Batching.
-    pub batch: BatchSettings,
+    pub batch: BatchConfig,
     /// Truncation of large events.
-    pub truncation: Truncation,
+    pub truncation: TruncateConfig,
     /// Delay before the first retry.
     pub pause: Duration,
 }
 
-impl WebhookSettings {
+impl WebhookBackendConfig {
     /// Sends events as one EventList.
-    pub async fn send(&self, events: &[Arc<Value>]) -> Result<(), String> {
+    pub async fn send_events(&self, events: &[Arc<Value>]) -> Result<(), HttpClientError> {
         let items: Vec<&Value> = events.iter().map(|event| &**event).collect();
         let list = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": items});
         let body = bytes::Bytes::from(list.to_string());
-        let answer =
-            with_backoff(RetryBackoff::with_initial_delay(self.pause), || self.endpoint.post(body.clone(), LIMIT))
-                .await;
-        answer.and_then(|answer| answer.into_success_body()).map(drop).map_err(|error| error.to_string())
+        let response = with_backoff(RetryBackoff::with_initial_delay(self.pause), || {
+            self.endpoint.post(body.clone(), CALL_TIMEOUT)
+        })
+        .await;
+        response?.into_success_body().map(drop)
     }
 }

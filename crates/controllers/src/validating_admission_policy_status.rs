@@ -64,7 +64,7 @@ fn type_checking_patch(policy: &ValidatingAdmissionPolicy) -> Option<Value> {
         return None;
     }
     let object = serde_json::to_value(policy).ok()?;
-    let warnings: Vec<Value> = type_check::check(&object)
+    let warnings: Vec<Value> = type_check::check_policy_types(&object)
         .into_iter()
         .map(|warning| json!({"fieldRef": warning.field, "warning": warning.text}))
         .collect();

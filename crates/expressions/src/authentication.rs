@@ -7,73 +7,73 @@ use cel::{Activation, CostTracker, Environment, Schema, SchemaType, Type, Value}
 use serde_json::{Number, json};
 
 use crate::{
-    compile::{Compiled, Fault, FaultKind, PER_CALL, compile},
+    compile::{CompilationResult, CompileError, CompileErrorType, EvaluationError, PER_CALL_LIMIT, compile_expression},
     record::{
-        Kind::{Text, TextLists, Texts},
-        Record,
+        RecordFieldType::{Text, TextLists, Texts},
+        RecordType,
     },
 };
 
-const USER: Record = Record {
+const USER: RecordType = RecordType {
     name: "kubernetes.UserInfo",
     fields: &[("username", Text), ("uid", Text), ("groups", Texts), ("extra", TextLists)],
 };
 
-static CLAIMS: LazyLock<Environment> =
+static CLAIMS_ENVIRONMENT: LazyLock<Environment> =
     LazyLock::new(|| Environment::new().with_variable("claims", Type::map_of(Type::String, Type::Dyn)));
-static USERS: LazyLock<Environment> = LazyLock::new(|| Environment::new().with_variable("user", USER.ty()));
+static USER_ENVIRONMENT: LazyLock<Environment> =
+    LazyLock::new(|| Environment::new().with_variable("user", USER.cel_type()));
 
 /// A compiled expression over `claims` or `user`.
 #[derive(Debug)]
-pub struct Expression {
-    compiled: Compiled,
+pub struct AuthenticationExpression {
+    compiled: CompilationResult,
     /// Whether it refers to `claims.email`.
     pub uses_email: bool,
     /// Whether it refers to `claims.email_verified`.
     pub uses_email_verified: bool,
 }
 
-impl Expression {
+impl AuthenticationExpression {
     /// Compiles a claim mapping; its result type is checked at evaluation.
-    pub fn mapping(source: &str) -> Result<Self, Fault> {
-        Self::new(&CLAIMS, source)
+    pub fn compile_claim_mapping(source: &str) -> Result<Self, CompileError> {
+        Self::new(&CLAIMS_ENVIRONMENT, source)
     }
 
     /// Compiles a claim validation rule.
-    pub fn claims_rule(source: &str) -> Result<Self, Fault> {
-        Self::new(&CLAIMS, source)?.that_is_bool()
+    pub fn compile_claim_rule(source: &str) -> Result<Self, CompileError> {
+        Self::new(&CLAIMS_ENVIRONMENT, source)?.require_bool()
     }
 
     /// Compiles a user validation rule.
-    pub fn user_rule(source: &str) -> Result<Self, Fault> {
-        Self::new(&USERS, source)?.that_is_bool()
+    pub fn compile_user_rule(source: &str) -> Result<Self, CompileError> {
+        Self::new(&USER_ENVIRONMENT, source)?.require_bool()
     }
 
-    fn new(environment: &Environment, source: &str) -> Result<Self, Fault> {
+    fn new(environment: &Environment, source: &str) -> Result<Self, CompileError> {
         let selects =
             |field: &str| environment.compile(source).is_ok_and(|checked| checked.selects_field("claims", field));
         Ok(Self {
-            compiled: compile(environment, source, &[])?,
+            compiled: compile_expression(environment, source, &[])?,
             uses_email: selects("email"),
             uses_email_verified: selects("email_verified"),
         })
     }
 
-    fn that_is_bool(self) -> Result<Self, Fault> {
+    fn require_bool(self) -> Result<Self, CompileError> {
         let is_bool = self.compiled.output.is_bool();
-        let fault = || Fault { kind: FaultKind::Invalid, detail: "must evaluate to bool".to_owned() };
-        is_bool.then_some(self).ok_or_else(fault)
+        let error = || CompileError { kind: CompileErrorType::Invalid, detail: "must evaluate to bool".to_owned() };
+        is_bool.then_some(self).ok_or_else(error)
     }
 
-    fn evaluate<'a>(&'a self, input: &'a Input) -> Result<Value<'a>, String> {
-        let mut bindings = Activation::new();
-        bindings.bind_value(0, Value::from_json(&input.0, Some(&Open)).unwrap_or(Value::Null));
-        let outcome = self.compiled.program.run(&bindings, &mut CostTracker::new(PER_CALL));
-        outcome.map_err(|error| format!("expression '{}' resulted in error: {error}", self.compiled.source))
+    fn evaluate<'a>(&'a self, input: &'a AuthenticationInput) -> Result<Value<'a>, EvaluationError> {
+        let mut activation = Activation::new();
+        activation.bind_value(0, Value::from_json(&input.0, Some(&OpenSchema)).unwrap_or(Value::Null));
+        self.compiled.evaluate(&activation, &mut CostTracker::new(PER_CALL_LIMIT))
     }
 
     /// Evaluates to a string; `None` if the result has another type.
-    pub fn text(&self, input: &Input) -> Result<Option<String>, String> {
+    pub fn evaluate_string(&self, input: &AuthenticationInput) -> Result<Option<String>, EvaluationError> {
         Ok(match self.evaluate(input)? {
             Value::String(text) => Some(text.to_string()),
             _ => None,
@@ -81,8 +81,11 @@ impl Expression {
     }
 
     /// Evaluates to one or several strings, without empty ones. The outer error is that of the evaluation.
-    pub fn texts(&self, input: &Input) -> Result<Result<Vec<String>, &'static str>, String> {
-        const NEITHER: &str = "expression must return a string or a list of strings";
+    pub fn evaluate_string_list(
+        &self,
+        input: &AuthenticationInput,
+    ) -> Result<Result<Vec<String>, &'static str>, EvaluationError> {
+        const NO_STRINGS: &str = "expression must return a string or a list of strings";
         let texts = match self.evaluate(input)? {
             Value::Null => Vec::new(),
             Value::String(text) => vec![text.to_string()],
@@ -93,16 +96,16 @@ impl Expression {
                 };
                 match list.iter().map(text).collect() {
                     Some(texts) => texts,
-                    None => return Ok(Err(NEITHER)),
+                    None => return Ok(Err(NO_STRINGS)),
                 }
             }
-            _ => return Ok(Err(NEITHER)),
+            _ => return Ok(Err(NO_STRINGS)),
         };
         Ok(Ok(texts.into_iter().filter(|text| !text.is_empty()).collect()))
     }
 
     /// Evaluates a validation rule.
-    pub fn holds(&self, input: &Input) -> Result<bool, String> {
+    pub fn evaluate_bool(&self, input: &AuthenticationInput) -> Result<bool, EvaluationError> {
         Ok(matches!(self.evaluate(input)?, Value::Bool(true)))
     }
 
@@ -113,34 +116,36 @@ impl Expression {
 }
 
 /// The value of `claims` or `user`.
-pub struct Input(Json);
+pub struct AuthenticationInput(Json);
 
-impl Input {
+impl AuthenticationInput {
     /// Binds the claims of a token. All numbers become floating-point, as upstream decodes them.
-    pub fn claims(claims: &Json) -> Self {
-        Self(floating(claims))
+    pub fn from_claims(claims: &Json) -> Self {
+        Self(numbers_to_float(claims))
     }
 
     /// Binds a user.
-    pub fn user(name: &str, uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> Self {
+    pub fn from_user(name: &str, uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> Self {
         Self(json!({"username": name, "uid": uid, "groups": groups, "extra": extra}))
     }
 }
 
-fn floating(json: &Json) -> Json {
+fn numbers_to_float(json: &Json) -> Json {
     match json {
         Json::Number(number) => number.as_f64().and_then(Number::from_f64).map_or(Json::Null, Json::Number),
-        Json::Array(list) => list.iter().map(floating).collect(),
-        Json::Object(map) => Json::Object(map.iter().map(|(key, value)| (key.clone(), floating(value))).collect()),
+        Json::Array(list) => list.iter().map(numbers_to_float).collect(),
+        Json::Object(map) => {
+            Json::Object(map.iter().map(|(key, value)| (key.clone(), numbers_to_float(value))).collect())
+        }
         other => other.clone(),
     }
 }
 
 /// An object type with unknown fields, whose names may be written escaped.
 #[derive(Debug)]
-struct Open;
+struct OpenSchema;
 
-impl Schema for Open {
+impl Schema for OpenSchema {
     fn schema_type(&self) -> SchemaType {
         SchemaType::Open
     }
@@ -150,11 +155,11 @@ impl Schema for Open {
     }
 
     fn property_schema(&self, _: &str) -> Option<&dyn Schema> {
-        Some(&Open)
+        Some(&OpenSchema)
     }
 
     fn element_schema(&self) -> Option<&dyn Schema> {
-        Some(&Open)
+        Some(&OpenSchema)
     }
 }
 
@@ -164,10 +169,12 @@ mod tests {
 
     #[test]
     fn claims_are_looked_up_by_plain_and_escaped_names() {
-        let claims = Input::claims(&json!({"a.b": {"c-d": "x"}, "n": 5, "list": [{"e/f": "y"}], "plain": "z"}));
+        let claims = AuthenticationInput::from_claims(
+            &json!({"a.b": {"c-d": "x"}, "n": 5, "list": [{"e/f": "y"}], "plain": "z"}),
+        );
         let check = |source: &str, want: &str| {
-            let expression = Expression::mapping(source).unwrap();
-            assert_eq!(expression.text(&claims).unwrap().as_deref(), Some(want), "{source}");
+            let expression = AuthenticationExpression::compile_claim_mapping(source).unwrap();
+            assert_eq!(expression.evaluate_string(&claims).unwrap().as_deref(), Some(want), "{source}");
         };
         check("claims.a__dot__b.c__dash__d", "x");
         check("claims['a.b']['c-d']", "x");
@@ -179,18 +186,27 @@ mod tests {
 
     #[test]
     fn rules_are_true_or_false() {
-        let fault = |fault: Result<Expression, Fault>| fault.unwrap_err().detail;
-        assert_eq!(fault(Expression::claims_rule("claims.x")), "must evaluate to bool");
-        assert_eq!(fault(Expression::user_rule("user.username")), "must evaluate to bool");
-        assert!(fault(Expression::user_rule("user.nope == ''")).contains("undefined field 'nope'"));
-        assert!(fault(Expression::user_rule("claims.x == ''")).contains("undeclared reference to 'claims'"));
-        let user = Input::user("u", "", &[], &BTreeMap::new());
-        let rule = |source: &str| Expression::user_rule(source).unwrap().holds(&user);
+        let fault = |fault: Result<AuthenticationExpression, CompileError>| fault.unwrap_err().detail;
+        assert_eq!(fault(AuthenticationExpression::compile_claim_rule("claims.x")), "must evaluate to bool");
+        assert_eq!(fault(AuthenticationExpression::compile_user_rule("user.username")), "must evaluate to bool");
+        assert!(
+            fault(AuthenticationExpression::compile_user_rule("user.nope == ''")).contains("undefined field 'nope'")
+        );
+        assert!(
+            fault(AuthenticationExpression::compile_user_rule("claims.x == ''"))
+                .contains("undeclared reference to 'claims'")
+        );
+        let user = AuthenticationInput::from_user("u", "", &[], &BTreeMap::new());
+        let rule = |source: &str| AuthenticationExpression::compile_user_rule(source).unwrap().evaluate_bool(&user);
         assert_eq!(rule("user.username == 'u' && user.uid == '' && user.groups == [] && user.extra == {}"), Ok(true));
         assert_eq!(rule("user.groups.exists(g, g == 'x')"), Ok(false));
-        let uses = Expression::mapping("claims.?email.orValue('')").unwrap();
+        let uses = AuthenticationExpression::compile_claim_mapping("claims.?email.orValue('')").unwrap();
         assert!(uses.uses_email && !uses.uses_email_verified);
-        assert!(Expression::mapping("[1].all(x, claims.email_verified)").unwrap().uses_email_verified);
-        assert!(!Expression::mapping("claims.x.email").unwrap().uses_email);
+        assert!(
+            AuthenticationExpression::compile_claim_mapping("[1].all(x, claims.email_verified)")
+                .unwrap()
+                .uses_email_verified
+        );
+        assert!(!AuthenticationExpression::compile_claim_mapping("claims.x.email").unwrap().uses_email);
     }
 }

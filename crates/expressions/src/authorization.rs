@@ -9,19 +9,21 @@ use api::{
 use cel::{Activation, CostTracker, Environment, Type, Value};
 
 use crate::{
-    compile::{Compiled, FaultKind, PER_CALL, compile},
+    compile::{CompilationResult, CompileErrorType, PER_CALL_LIMIT, compile_expression},
     record::{
-        Kind::{Record as Of, Records, Text, TextLists, Texts},
-        Record,
+        RecordFieldType::{Record as Of, Records, Text, TextLists, Texts},
+        RecordType,
     },
 };
 
 /// Maximum number of match conditions of a webhook.
-const MOST: usize = 64;
+const MAX_CONDITIONS: usize = 64;
 
-const REQUIREMENT: Record =
-    Record { name: "kubernetes.SelectorRequirement", fields: &[("key", Text), ("operator", Text), ("values", Texts)] };
-const RESOURCE: Record = Record {
+const REQUIREMENT: RecordType = RecordType {
+    name: "kubernetes.SelectorRequirement",
+    fields: &[("key", Text), ("operator", Text), ("values", Texts)],
+};
+const RESOURCE: RecordType = RecordType {
     name: "kubernetes.ResourceAttributes",
     fields: &[
         ("namespace", Text),
@@ -33,22 +35,23 @@ const RESOURCE: Record = Record {
         ("name", Text),
         (
             "fieldSelector",
-            Of(&Record {
+            Of(&RecordType {
                 name: "kubernetes.FieldSelectorAttributes",
                 fields: &[("rawSelector", Text), ("requirements", Records(&REQUIREMENT))],
             }),
         ),
         (
             "labelSelector",
-            Of(&Record {
+            Of(&RecordType {
                 name: "kubernetes.LabelSelectorAttributes",
                 fields: &[("rawSelector", Text), ("requirements", Records(&REQUIREMENT))],
             }),
         ),
     ],
 };
-const PATH: Record = Record { name: "kubernetes.NonResourceAttributes", fields: &[("path", Text), ("verb", Text)] };
-const REQUEST: Record = Record {
+const PATH: RecordType =
+    RecordType { name: "kubernetes.NonResourceAttributes", fields: &[("path", Text), ("verb", Text)] };
+const REQUEST: RecordType = RecordType {
     name: "kubernetes.SubjectAccessReviewSpec",
     fields: &[
         ("resourceAttributes", Of(&RESOURCE)),
@@ -60,13 +63,14 @@ const REQUEST: Record = Record {
     ],
 };
 
-static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().with_variable("request", REQUEST.ty()));
+static ENVIRONMENT: LazyLock<Environment> =
+    LazyLock::new(|| Environment::new().with_variable("request", REQUEST.cel_type()));
 
 /// Match conditions that must all be true for the webhook to be called.
 #[derive(Debug, Default)]
-pub struct Conditions(Vec<Compiled>);
+pub struct WebhookMatchConditions(Vec<CompilationResult>);
 
-impl Conditions {
+impl WebhookMatchConditions {
     /// Compiles the expressions of `field` and adds their errors to `errors`.
     pub fn compile<'e>(
         expressions: impl ExactSizeIterator<Item = &'e str>,
@@ -74,8 +78,8 @@ impl Conditions {
         errors: &mut Vec<FieldError>,
     ) -> Self {
         let mut compiled = Vec::new();
-        if expressions.len() > MOST {
-            let message = format!("must have at most {MOST} items");
+        if expressions.len() > MAX_CONDITIONS {
+            let message = format!("must have at most {MAX_CONDITIONS} items");
             errors.push(FieldError::new(
                 format!("{field}.matchConditions"),
                 FieldFault::TooMany(expressions.len()),
@@ -95,11 +99,11 @@ impl Conditions {
                 continue;
             }
             seen.push(source);
-            match compile(&ENVIRONMENT, source, &[Type::Bool]) {
+            match compile_expression(&ENVIRONMENT, source, &[Type::Bool]) {
                 Ok(condition) => compiled.push(condition),
                 Err(fault) => errors.push(match fault.kind {
-                    FaultKind::Invalid => FieldError::invalid(field, source, fault.detail),
-                    FaultKind::Internal => FieldError::new(field, FieldFault::Internal, fault.detail),
+                    CompileErrorType::Invalid => FieldError::invalid(field, source, fault.detail),
+                    CompileErrorType::Internal => FieldError::new(field, FieldFault::Internal, fault.detail),
                 }),
             }
         }
@@ -113,18 +117,15 @@ impl Conditions {
 
     /// Evaluates the conditions on a `SubjectAccessReview`, in which absent strings are set to empty ones. A false
     /// condition takes precedence over errors.
-    pub fn hold(&self, request: &Json) -> Result<bool, Vec<String>> {
-        let mut bindings = Activation::new();
-        bindings.bind_value(0, Value::from_json(request, None).unwrap_or(Value::Null));
+    pub fn evaluate(&self, request: &Json) -> Result<bool, Vec<String>> {
+        let mut activation = Activation::new();
+        activation.bind_value(0, Value::from_json(request, None).unwrap_or(Value::Null));
         let mut errors = Vec::new();
         for condition in &self.0 {
-            match condition.program.run(&bindings, &mut CostTracker::new(PER_CALL)) {
+            match condition.evaluate(&activation, &mut CostTracker::new(PER_CALL_LIMIT)) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => return Ok(false),
-                Err(error) => errors.push(format!(
-                    "cel evaluation error: expression '{}' resulted in error: {error}",
-                    condition.source
-                )),
+                Err(error) => errors.push(format!("cel evaluation error: {error}")),
             }
         }
         if errors.is_empty() { Ok(true) } else { Err(errors) }

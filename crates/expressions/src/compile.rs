@@ -1,15 +1,13 @@
 //! Compiles one CEL expression, with upstream's error messages.
 
-use std::fmt;
-
-use cel::{Environment, Program, Type};
+use cel::{Activation, CostTracker, Environment, EvalError, Program, Type, Value};
 
 /// Runtime cost limit of one expression.
-pub(crate) const PER_CALL: u64 = 1_000_000;
+pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;
 
 /// A compiled expression.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompilationResult {
     /// The expression's source.
     pub source: String,
     /// The type of the result.
@@ -19,34 +17,62 @@ pub struct Compiled {
 }
 
 /// A compile error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct CompileError {
     /// The cause.
-    pub kind: FaultKind,
+    pub kind: CompileErrorType,
     /// The message for users.
     pub detail: String,
 }
 
 /// The cause of a compile error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
+pub enum CompileErrorType {
     /// The expression is invalid.
     Invalid,
     /// An internal error.
     Internal,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.detail)
+/// An expression that does not evaluate to a usable result, with upstream's message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluationError {
+    /// The expression does not compile.
+    #[error("compilation error: {0}")]
+    Compilation(CompileError),
+    /// The evaluation failed.
+    #[error("expression '{expression}' resulted in error: {source}")]
+    Failed {
+        /// The expression's source.
+        expression: String,
+        /// The evaluation error.
+        source: EvalError,
+    },
+    /// The result has an unusable type or value.
+    #[error("{0}")]
+    Result(String),
+}
+
+impl CompilationResult {
+    /// Evaluates the expression within the cost limit.
+    pub(crate) fn evaluate<'a>(
+        &'a self,
+        activation: &Activation<'a>,
+        cost: &mut CostTracker<'_>,
+    ) -> Result<Value<'a>, EvaluationError> {
+        let failed = |source| EvaluationError::Failed { expression: self.source.clone(), source };
+        self.program.run(activation, cost).map_err(failed)
     }
 }
 
-impl std::error::Error for Fault {}
-
 /// Compiles an expression that must evaluate to one of the types `returns`; to any type if that is empty.
-pub fn compile(environment: &Environment, source: &str, returns: &[Type]) -> Result<Compiled, Fault> {
-    let invalid = |detail: String| Fault { kind: FaultKind::Invalid, detail };
+pub fn compile_expression(
+    environment: &Environment,
+    source: &str,
+    returns: &[Type],
+) -> Result<CompilationResult, CompileError> {
+    let invalid = |detail: String| CompileError { kind: CompileErrorType::Invalid, detail };
     let checked = environment.compile(source).map_err(|issues| invalid(format!("compilation failed: {issues}")))?;
     let output = checked.output_type().clone();
     if !returns.is_empty() && !returns.contains(&output) {
@@ -57,9 +83,9 @@ pub fn compile(environment: &Environment, source: &str, returns: &[Type]) -> Res
             many => format!("must evaluate to one of [{}] but got {got}", many.join(" ")),
         }));
     }
-    let program = checked.plan_program().map_err(|error| Fault {
-        kind: FaultKind::Internal,
+    let program = checked.plan_program().map_err(|error| CompileError {
+        kind: CompileErrorType::Internal,
         detail: format!("program instantiation failed: {error}"),
     })?;
-    Ok(Compiled { source: source.to_owned(), output, program })
+    Ok(CompilationResult { source: source.to_owned(), output, program })
 }

@@ -1,7 +1,8 @@
 //! CEL in Kubernetes: the variables, result types and cost budgets of expressions, and the error messages for users.
 //! Used by the API server and the controllers; no I/O, no async.
 //!
-//! - [`compile`](compile::compile): compiles an expression with a known result type, or returns upstream's [`Fault`].
+//! - [`compile_expression`](compile::compile_expression): compiles an expression with a known result type, or returns
+//!   upstream's [`CompileError`].
 //! - [`admission`]: validating and mutating policies, match conditions, and the validation of their expressions.
 //! - [`authentication`] and [`authorization`]: expressions of the authentication and authorization configuration files.
 //! - [`type_check`]: type-checks a policy's expressions against the kinds it matches.
@@ -17,4 +18,4 @@ pub mod record;
 pub mod type_check;
 pub mod types;
 
-pub use compile::{Compiled, Fault, FaultKind};
+pub use compile::{CompilationResult, CompileError, CompileErrorType, EvaluationError};

@@ -4,16 +4,16 @@ use cel::{ObjectType, Type};
 
 /// An object type with constant fields.
 #[derive(Debug)]
-pub struct Record {
+pub struct RecordType {
     /// The type's name.
     pub name: &'static str,
     /// The fields' names and types.
-    pub fields: &'static [(&'static str, Kind)],
+    pub fields: &'static [(&'static str, RecordFieldType)],
 }
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum RecordFieldType {
     /// A string.
     Text,
     /// A boolean.
@@ -31,13 +31,13 @@ pub enum Kind {
     /// A map of string lists.
     TextLists,
     /// Another record.
-    Record(&'static Record),
+    Record(&'static RecordType),
     /// A list of records.
-    Records(&'static Record),
+    Records(&'static RecordType),
 }
 
-impl Kind {
-    fn ty(self) -> Type {
+impl RecordFieldType {
+    fn cel_type(self) -> Type {
         match self {
             Self::Text => Type::String,
             Self::Bool => Type::Bool,
@@ -47,28 +47,28 @@ impl Kind {
             Self::Texts => Type::list_of(Type::String),
             Self::TextMap => Type::map_of(Type::String, Type::String),
             Self::TextLists => Type::map_of(Type::String, Type::list_of(Type::String)),
-            Self::Record(record) => record.ty(),
-            Self::Records(record) => Type::list_of(record.ty()),
+            Self::Record(record) => record.cel_type(),
+            Self::Records(record) => Type::list_of(record.cel_type()),
         }
     }
 }
 
-impl Record {
+impl RecordType {
     /// Returns the CEL type.
-    pub fn ty(&'static self) -> Type {
-        Type::object_of(Of(self))
+    pub fn cel_type(&'static self) -> Type {
+        Type::object_of(RecordObjectType(self))
     }
 }
 
 #[derive(Debug)]
-struct Of(&'static Record);
+struct RecordObjectType(&'static RecordType);
 
-impl ObjectType for Of {
+impl ObjectType for RecordObjectType {
     fn type_name(&self) -> &str {
         self.0.name
     }
 
     fn field_type(&self, name: &str) -> Option<Type> {
-        self.0.fields.iter().find(|(known, _)| *known == name).map(|(_, kind)| kind.ty())
+        self.0.fields.iter().find(|(known, _)| *known == name).map(|(_, kind)| kind.cel_type())
     }
 }

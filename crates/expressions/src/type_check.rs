@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use api::{Value as Json, meta, schema::schema};
 
 use crate::{
-    admission::{Compiler, Subject, Uses, variables},
+    admission::{ExpressionCompiler, OptionalVariables, TypeOverwrites, policy_variables},
     types,
 };
 
 /// Maximum number of kinds that a policy is checked with.
-const MOST: usize = 10;
+const MAX_KINDS: usize = 10;
 
 /// A warning about an expression, for `status.typeChecking.expressionWarnings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct ExpressionWarning {
     /// The path of the expression.
     pub field: String,
     /// The compile errors of each kind that the expression fails for.
@@ -23,11 +23,11 @@ pub struct Warning {
 }
 
 /// Group, version and kind; warnings are sorted in this order.
-type Kind = (String, String, String);
+type GroupVersionKind = (String, String, String);
 
 /// Type-checks the expressions of a `ValidatingAdmissionPolicy`.
-pub fn check(policy: &Json) -> Vec<Warning> {
-    let kinds = kinds(policy);
+pub fn check_policy_types(policy: &Json) -> Vec<ExpressionWarning> {
+    let kinds = matched_kinds(policy);
     let mut warnings = Vec::new();
     for (at, validation) in meta::list_at(policy, &["spec", "validations"]).iter().enumerate() {
         for name in ["expression", "messageExpression"] {
@@ -35,9 +35,13 @@ pub fn check(policy: &Json) -> Vec<Warning> {
             if source.is_empty() && name == "messageExpression" {
                 continue;
             }
-            let told: Vec<String> = kinds.iter().filter_map(|kind| told(policy, kind, source)).collect();
-            if !told.is_empty() {
-                warnings.push(Warning { field: format!("spec.validations[{at}].{name}"), text: told.join("\n") });
+            let messages: Vec<String> =
+                kinds.iter().filter_map(|kind| type_check_expression(policy, kind, source)).collect();
+            if !messages.is_empty() {
+                warnings.push(ExpressionWarning {
+                    field: format!("spec.validations[{at}].{name}"),
+                    text: messages.join("\n"),
+                });
             }
         }
     }
@@ -45,27 +49,27 @@ pub fn check(policy: &Json) -> Vec<Warning> {
 }
 
 /// Type-checks an expression against one kind and returns its warning.
-fn told(policy: &Json, (group, version, kind): &Kind, source: &str) -> Option<String> {
+fn type_check_expression(policy: &Json, (group, version, kind): &GroupVersionKind, source: &str) -> Option<String> {
     let params = meta::value_at(policy, &["spec", "paramKind"]);
     let (params_group, params_version) = params.map_or(("", ""), |params| {
         let text = meta::string_at(params, &["apiVersion"]);
         text.split_once('/').unwrap_or(("", text))
     });
-    let subject = Subject {
-        object: types::of_kind(group, version, kind),
+    let subject = TypeOverwrites {
+        object: types::type_of_kind(group, version, kind),
         params: params
-            .and_then(|params| types::of_kind(params_group, params_version, meta::string_at(params, &["kind"]))),
+            .and_then(|params| types::type_of_kind(params_group, params_version, meta::string_at(params, &["kind"]))),
     };
-    let uses = Uses { params: params.is_some(), authorizer: true, patches: false };
-    let mut compiler = Compiler::typed(&subject);
-    drop(compiler.variables(variables(policy), uses));
-    let environment = compiler.environment(uses).without_variable("authorizer.requestResource");
+    let uses = OptionalVariables { params: params.is_some(), authorizer: true, patches: false };
+    let mut compiler = ExpressionCompiler::with_types(&subject);
+    drop(compiler.compile_variables(policy_variables(policy), uses));
+    let environment = compiler.build_environment(uses).without_variable("authorizer.requestResource");
     let issues = environment.compile(source).err()?;
     Some(format!("{group}/{version}, Kind={kind}: {issues}\n"))
 }
 
 /// Returns the kinds that the policy's rules match; rules with wildcards are skipped.
-fn kinds(policy: &Json) -> BTreeSet<Kind> {
+fn matched_kinds(policy: &Json) -> BTreeSet<GroupVersionKind> {
     let mut kinds = BTreeSet::new();
     for rule in meta::list_at(policy, &["spec", "matchConstraints", "resourceRules"]) {
         let names = |field: &str| {
@@ -79,7 +83,7 @@ fn kinds(policy: &Json) -> BTreeSet<Kind> {
         }
         resources.retain(|name| !name.contains(['*', '/']));
         let mut count = 0;
-        for (group, version, resource) in product(&groups, &versions, &resources) {
+        for (group, version, resource) in cartesian_product(&groups, &versions, &resources) {
             for row in schema().resources() {
                 // An empty group matches any group, as in upstream's lookup of kinds.
                 if row.name != resource || row.version != version || !(group.is_empty() || row.group == group) {
@@ -87,7 +91,7 @@ fn kinds(policy: &Json) -> BTreeSet<Kind> {
                 }
                 kinds.insert((row.group.to_owned(), row.version.to_owned(), row.kind.to_owned()));
                 count += 1;
-                if count == MOST {
+                if count == MAX_KINDS {
                     return kinds;
                 }
             }
@@ -96,7 +100,7 @@ fn kinds(policy: &Json) -> BTreeSet<Kind> {
     kinds
 }
 
-fn product<'a>(
+fn cartesian_product<'a>(
     groups: &'a [&'a str],
     versions: &'a [&'a str],
     resources: &'a [&'a str],

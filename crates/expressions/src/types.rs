@@ -7,14 +7,14 @@ use api::schema::{FieldType, StructField, TypeId, schema};
 use cel::{ObjectType, Type, unescape_identifier};
 
 /// Returns the CEL type of a kind's objects; `None` if the kind is unknown.
-pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Type> {
+pub fn type_of_kind(group: &str, version: &str, kind: &str) -> Option<Type> {
     let ty = schema().type_of_kind(group, version, kind)?;
-    Some(Type::object_of(Declared { name: kind.to_owned(), ty, within: Vec::new(), whole: true }))
+    Some(Type::object_of(StructObjectType { name: kind.to_owned(), ty, within: Vec::new(), whole: true }))
 }
 
 /// An API struct at some path of an object.
 #[derive(Debug)]
-struct Declared {
+struct StructObjectType {
     /// The kind, followed by the field path.
     name: String,
     ty: TypeId,
@@ -26,9 +26,9 @@ struct Declared {
 
 /// An object without known fields.
 #[derive(Debug)]
-struct Opaque(String);
+struct OpaqueObjectType(String);
 
-impl ObjectType for Opaque {
+impl ObjectType for OpaqueObjectType {
     fn type_name(&self) -> &str {
         &self.0
     }
@@ -38,7 +38,7 @@ impl ObjectType for Opaque {
     }
 }
 
-impl ObjectType for Declared {
+impl ObjectType for StructObjectType {
     fn type_name(&self) -> &str {
         &self.name
     }
@@ -50,12 +50,12 @@ impl ObjectType for Declared {
             return Some(Type::String);
         }
         let field = ty.field(&unescaped)?;
-        self.typed(&field.ty, field, &format!("{}.{name}", self.name))
+        self.type_of_field(&field.ty, field, &format!("{}.{name}", self.name))
     }
 }
 
-impl Declared {
-    fn typed(&self, ty: &FieldType, field: &StructField, name: &str) -> Option<Type> {
+impl StructObjectType {
+    fn type_of_field(&self, ty: &FieldType, field: &StructField, name: &str) -> Option<Type> {
         Some(match ty {
             FieldType::String | FieldType::Duration => Type::String,
             FieldType::Bool => Type::Bool,
@@ -65,17 +65,19 @@ impl Declared {
             FieldType::Time | FieldType::MicroTime => Type::Timestamp,
             FieldType::IntOrString => Type::Dyn,
             FieldType::Quantity => return None,
-            FieldType::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => Type::object_of(Opaque(name.to_owned())),
+            FieldType::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => {
+                Type::object_of(OpaqueObjectType(name.to_owned()))
+            }
             FieldType::Raw => return None,
-            FieldType::List(of) => Type::list_of(self.typed(of, field, &format!("{name}.@idx"))?),
-            FieldType::Map(of) => Type::map_of(Type::String, self.typed(of, field, &format!("{name}.@elem"))?),
+            FieldType::List(of) => Type::list_of(self.type_of_field(of, field, &format!("{name}.@idx"))?),
+            FieldType::Map(of) => Type::map_of(Type::String, self.type_of_field(of, field, &format!("{name}.@elem"))?),
             FieldType::Struct(ty) if *ty == self.ty || self.within.contains(ty) => {
-                Type::object_of(Opaque(name.to_owned()))
+                Type::object_of(OpaqueObjectType(name.to_owned()))
             }
             FieldType::Struct(ty) => {
                 let mut within = self.within.clone();
                 within.push(self.ty);
-                Type::object_of(Declared { name: name.to_owned(), ty: *ty, within, whole: false })
+                Type::object_of(StructObjectType { name: name.to_owned(), ty: *ty, within, whole: false })
             }
         })
     }

@@ -14,7 +14,7 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
 /// Returns the objects of the table with their resource; levels come before schemas.
-pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
+pub fn bootstrap_objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
     let mut objects: Vec<(&Resource, Value)> = Vec::new();
     for line in lines::table_lines(TABLE) {
         match lines::parse_rule(line) {
@@ -23,7 +23,7 @@ pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
                 add_rule(&mut schema["spec"]["rules"][0], &rule);
             }
             None => {
-                let (resource, name, spec) = header(line).ok_or_else(|| malformed_line(line))?;
+                let (resource, name, spec) = parse_header(line).ok_or_else(|| malformed_line(line))?;
                 let metadata = json!({"name": name, "annotations": {AUTO_UPDATE: "true"}});
                 let resource = loopback::find_resource(GROUP, "v1", resource)?;
                 objects.push((resource, json!({"metadata": metadata, "spec": spec})));
@@ -33,7 +33,7 @@ pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
     Ok(objects)
 }
 
-fn header(line: &'static str) -> Option<(&'static str, &'static str, Value)> {
+fn parse_header(line: &'static str) -> Option<(&'static str, &'static str, Value)> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, words) = rest.split_once(' ').unwrap_or((rest, ""));
     match kind {
@@ -41,13 +41,13 @@ fn header(line: &'static str) -> Option<(&'static str, &'static str, Value)> {
             let spec = json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}});
             Some(("prioritylevelconfigurations", name, spec))
         }
-        "level" => Some(("prioritylevelconfigurations", name, level(words)?)),
-        "schema" => Some(("flowschemas", name, schema(words)?)),
+        "level" => Some(("prioritylevelconfigurations", name, parse_priority_level(words)?)),
+        "schema" => Some(("flowschemas", name, parse_flow_schema(words)?)),
         _ => None,
     }
 }
 
-fn level(words: &str) -> Option<Value> {
+fn parse_priority_level(words: &str) -> Option<Value> {
     let words: Vec<&str> = words.split(' ').collect();
     let number = |name: &str| words.chunks(2).find(|pair| pair[0] == name)?.get(1)?.parse::<i64>().ok();
     let response = match (number("queues"), number("hand"), number("length")) {
@@ -61,11 +61,11 @@ fn level(words: &str) -> Option<Value> {
     }}))
 }
 
-fn schema(words: &str) -> Option<Value> {
+fn parse_flow_schema(words: &str) -> Option<Value> {
     let (words, subjects) = words.split_once(": ")?;
     let words: Vec<&str> = words.split(' ').collect();
     let word = |name: &str| words.chunks(2).find(|pair| pair[0] == name)?.get(1).copied();
-    let subjects: Option<Vec<Value>> = subjects.split(' ').map(subject).collect();
+    let subjects: Option<Vec<Value>> = subjects.split(' ').map(parse_subject).collect();
     let mut spec = json!({
         "priorityLevelConfiguration": {"name": word("to")?}, "matchingPrecedence": word("at")?.parse::<i64>().ok()?,
         "rules": [{"subjects": subjects?}],
@@ -76,7 +76,7 @@ fn schema(words: &str) -> Option<Value> {
     Some(spec)
 }
 
-fn subject(text: &str) -> Option<Value> {
+fn parse_subject(text: &str) -> Option<Value> {
     Some(match lines::parse_subject(text)? {
         ("ServiceAccount", namespace, name) => {
             json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}})
@@ -115,8 +115,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_is_parsed() {
-        let objects = objects().unwrap();
+    fn bootstrap_table_is_parsed() {
+        let objects = bootstrap_objects().unwrap();
         let find = |name: &str, kind: &str| {
             let found = objects.iter().find(|(resource, object)| resource.name == kind && meta::name(object) == name);
             found.unwrap().1["spec"].clone()

@@ -8,7 +8,9 @@ use apiserver_core::{
 };
 use http::HeaderValue;
 
-use super::config::{Config, Distinguisher, ResourceRule, Rule, Schema, Subject};
+use super::config::{
+    FlowControlConfig, FlowDistinguisherMethod, FlowSchema, PolicyRule, ResourcePolicyRule, RuleSubject,
+};
 
 /// The digest of a request that is classified.
 pub enum RequestDigest<'a> {
@@ -23,7 +25,7 @@ pub enum RequestDigest<'a> {
 /// The classification of a request.
 pub struct Classification<'a> {
     /// The flow schema.
-    pub schema: &'a Schema,
+    pub schema: &'a FlowSchema,
     /// UID of the priority level.
     pub level_uid: HeaderValue,
     /// The flow.
@@ -58,17 +60,18 @@ impl RequestDigest<'_> {
     }
 }
 
-impl Config {
+impl FlowControlConfig {
     /// Returns the first matching schema; a cluster has a catch-all.
-    pub fn classify(&self, caller: &Caller, asked: &RequestDigest<'_>) -> Option<Classification<'_>> {
+    pub fn classify_request(&self, caller: &Caller, digest: &RequestDigest<'_>) -> Option<Classification<'_>> {
         let user = caller.user();
-        let schema = self.schemas.iter().find(|schema| schema.rules.iter().any(|rule| matches(rule, user, asked)))?;
+        let schema =
+            self.schemas.iter().find(|schema| schema.rules.iter().any(|rule| rule_matches(rule, user, digest)))?;
         let mut hasher = DefaultHasher::new();
         schema.name.hash(&mut hasher);
         match schema.distinguisher {
-            Distinguisher::None => {}
-            Distinguisher::User => user.name.hash(&mut hasher),
-            Distinguisher::Namespace => asked.namespace().hash(&mut hasher),
+            FlowDistinguisherMethod::None => {}
+            FlowDistinguisherMethod::User => user.name.hash(&mut hasher),
+            FlowDistinguisherMethod::Namespace => digest.namespace().hash(&mut hasher),
         }
         let level_uid = self.levels.get(&schema.level).map(|level| level.uid.clone());
         let level_uid = level_uid.unwrap_or_else(|| HeaderValue::from_static(""));
@@ -76,23 +79,27 @@ impl Config {
     }
 }
 
-fn matches(rule: &Rule, user: &User, asked: &RequestDigest<'_>) -> bool {
-    rule.subjects.iter().any(|subject| is(subject, user))
-        && match asked {
-            RequestDigest::Resource(target) => rule.resources.iter().any(|rule| covers(rule, &Wanted::of(target))),
-            RequestDigest::Aggregated(info) => rule.resources.iter().any(|rule| covers(rule, &Wanted::elsewhere(info))),
-            RequestDigest::NonResource(verb, path) => rule
-                .paths
+fn rule_matches(rule: &PolicyRule, user: &User, digest: &RequestDigest<'_>) -> bool {
+    rule.subjects.iter().any(|subject| subject_matches(subject, user))
+        && match digest {
+            RequestDigest::Resource(target) => rule
+                .resources
                 .iter()
-                .any(|rule| any(&rule.verbs, verb) && rule.paths.iter().any(|wanted| path_matches(wanted, path))),
+                .any(|rule| resource_rule_matches(rule, &ResourceTarget::from_resource_request(target))),
+            RequestDigest::Aggregated(info) => {
+                rule.resources.iter().any(|rule| resource_rule_matches(rule, &ResourceTarget::from_request_info(info)))
+            }
+            RequestDigest::NonResource(verb, path) => rule.paths.iter().any(|rule| {
+                matches_any(&rule.verbs, verb) && rule.paths.iter().any(|wanted| path_matches(wanted, path))
+            }),
         }
 }
 
-fn is(subject: &Subject, user: &User) -> bool {
+fn subject_matches(subject: &RuleSubject, user: &User) -> bool {
     match subject {
-        Subject::User(name) => name == "*" || *name == user.name,
-        Subject::Group(name) => name == "*" || user.groups.contains(name),
-        Subject::Account(namespace, name) => {
+        RuleSubject::User(name) => name == "*" || *name == user.name,
+        RuleSubject::Group(name) => name == "*" || user.groups.contains(name),
+        RuleSubject::Account(namespace, name) => {
             let account = user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
             account.is_some_and(|(n, a)| n == namespace && (name == "*" || name == a))
         }
@@ -100,7 +107,7 @@ fn is(subject: &Subject, user: &User) -> bool {
 }
 
 /// The resource attributes of a request.
-struct Wanted<'a> {
+struct ResourceTarget<'a> {
     verb: &'a str,
     group: &'a str,
     resource: &'a str,
@@ -108,34 +115,34 @@ struct Wanted<'a> {
     namespace: &'a str,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(target: &'a ResourceRequest) -> Self {
+impl<'a> ResourceTarget<'a> {
+    fn from_resource_request(target: &'a ResourceRequest) -> Self {
         let (group, resource) = (target.resource.group, target.resource.name);
         let (subresource, namespace) = (&target.subresource, &target.namespace);
         Self { verb: target.verb, group, resource, subresource, namespace }
     }
 
-    fn elsewhere(info: &'a RequestInfo) -> Self {
+    fn from_request_info(info: &'a RequestInfo) -> Self {
         let RequestInfo { verb, group, resource, subresource, namespace, .. } = info;
         Self { verb, group, resource, subresource, namespace }
     }
 }
 
-fn covers(rule: &ResourceRule, asked: &Wanted<'_>) -> bool {
-    let named = |wanted: &String| match asked.subresource {
-        "" => wanted == asked.resource,
-        sub => wanted.split_once('/').is_some_and(|(name, wanted)| name == asked.resource && wanted == sub),
+fn resource_rule_matches(rule: &ResourcePolicyRule, target: &ResourceTarget<'_>) -> bool {
+    let named = |wanted: &String| match target.subresource {
+        "" => wanted == target.resource,
+        sub => wanted.split_once('/').is_some_and(|(name, wanted)| name == target.resource && wanted == sub),
     };
-    any(&rule.verbs, asked.verb)
-        && any(&rule.groups, asked.group)
+    matches_any(&rule.verbs, target.verb)
+        && matches_any(&rule.groups, target.group)
         && rule.resources.iter().any(|wanted| wanted == "*" || named(wanted))
-        && match asked.namespace {
+        && match target.namespace {
             "" => rule.cluster,
-            namespace => any(&rule.namespaces, namespace),
+            namespace => matches_any(&rule.namespaces, namespace),
         }
 }
 
-fn any(list: &[String], value: &str) -> bool {
+fn matches_any(list: &[String], value: &str) -> bool {
     list.iter().any(|one| one == "*" || one == value)
 }
 
@@ -150,38 +157,46 @@ mod tests {
 
     use super::*;
 
-    fn check(user: Option<(&str, &[&str])>, path: &str, want: &str) {
-        let objects = crate::bootstrap::objects().unwrap().into_iter().map(|(_, object)| object);
+    fn assert_classified(user: Option<(&str, &[&str])>, path: &str, want: &str) {
+        let objects = crate::bootstrap::bootstrap_objects().unwrap().into_iter().map(|(_, object)| object);
         let (schemas, levels): (Vec<_>, Vec<_>) = objects.partition(|object| object["spec"].get("rules").is_some());
-        let config = Config::of(schemas.iter(), levels.iter());
+        let config = FlowControlConfig::from_objects(schemas.iter(), levels.iter());
         let (name, groups) = user.unwrap_or(("system:anonymous", &["system:unauthenticated"]));
         let groups = groups.iter().map(|group| (*group).into()).collect();
         let caller = Caller::Client(User { name: name.into(), groups, ..User::default() });
         let target =
             apiserver_core::request::parse_resource_request(&Method::GET, path, Query::default(), &Default::default())
                 .and_then(Result::ok);
-        let asked = target.as_ref().map_or(RequestDigest::NonResource("get", path), RequestDigest::Resource);
-        assert_eq!(&*config.classify(&caller, &asked).unwrap().schema.name, want, "{user:?} {path}");
+        let digest = target.as_ref().map_or(RequestDigest::NonResource("get", path), RequestDigest::Resource);
+        assert_eq!(&*config.classify_request(&caller, &digest).unwrap().schema.name, want, "{user:?} {path}");
     }
 
     #[test]
     fn requests_match_their_flow_schema() {
         let all = "system:authenticated";
-        check(Some(("admin", &["system:masters", all])), "/api/v1/pods", "exempt");
-        check(None, "/livez", "probes");
-        check(None, "/version", "global-default");
-        check(Some(("system:node:a", &["system:nodes", all])), "/api/v1/nodes/a/status", "system-node-high");
-        check(Some(("system:node:a", &["system:nodes", all])), "/api/v1/pods", "system-nodes");
-        check(Some(("system:kube-scheduler", &[all])), "/api/v1/pods", "kube-scheduler");
+        assert_classified(Some(("admin", &["system:masters", all])), "/api/v1/pods", "exempt");
+        assert_classified(None, "/livez", "probes");
+        assert_classified(None, "/version", "global-default");
+        assert_classified(
+            Some(("system:node:a", &["system:nodes", all])),
+            "/api/v1/nodes/a/status",
+            "system-node-high",
+        );
+        assert_classified(Some(("system:node:a", &["system:nodes", all])), "/api/v1/pods", "system-nodes");
+        assert_classified(Some(("system:kube-scheduler", &[all])), "/api/v1/pods", "kube-scheduler");
         let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x";
-        check(Some(("system:kube-scheduler", &[all])), leases, "system-leader-election");
+        assert_classified(Some(("system:kube-scheduler", &[all])), leases, "system-leader-election");
         let account = "system:serviceaccount:kube-system:a";
-        check(Some((account, &["system:serviceaccounts", all])), "/api/v1/pods", "kube-system-service-accounts");
-        check(
+        assert_classified(
+            Some((account, &["system:serviceaccounts", all])),
+            "/api/v1/pods",
+            "kube-system-service-accounts",
+        );
+        assert_classified(
             Some(("system:serviceaccount:x:a", &["system:serviceaccounts", all])),
             "/api/v1/pods",
             "service-accounts",
         );
-        check(Some(("jane", &[all])), "/api/v1/pods", "global-default");
+        assert_classified(Some(("jane", &[all])), "/api/v1/pods", "global-default");
     }
 }

@@ -7,41 +7,41 @@ use http::HeaderValue;
 
 /// All flow schemas and priority levels.
 #[derive(Default)]
-pub struct Config {
+pub struct FlowControlConfig {
     /// By matching precedence, then by name.
-    pub schemas: Vec<Schema>,
+    pub schemas: Vec<FlowSchema>,
     /// By name.
-    pub levels: HashMap<String, LevelConfig>,
+    pub levels: HashMap<String, PriorityLevelConfig>,
 }
 
 /// A flow schema.
-pub struct Schema {
+pub struct FlowSchema {
     pub name: std::sync::Arc<str>,
     pub uid: HeaderValue,
     /// Name of the priority level.
     pub level: String,
     precedence: i64,
-    pub distinguisher: Distinguisher,
-    pub rules: Vec<Rule>,
+    pub distinguisher: FlowDistinguisherMethod,
+    pub rules: Vec<PolicyRule>,
 }
 
 /// The flow distinguisher method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distinguisher {
+pub enum FlowDistinguisherMethod {
     None,
     User,
     Namespace,
 }
 
 /// A policy rule: subjects and requests.
-pub struct Rule {
-    pub subjects: Vec<Subject>,
-    pub resources: Vec<ResourceRule>,
-    pub paths: Vec<PathRule>,
+pub struct PolicyRule {
+    pub subjects: Vec<RuleSubject>,
+    pub resources: Vec<ResourcePolicyRule>,
+    pub paths: Vec<NonResourcePolicyRule>,
 }
 
 /// A subject.
-pub enum Subject {
+pub enum RuleSubject {
     User(String),
     Group(String),
     /// Namespace and name; the name may be `*`.
@@ -49,7 +49,7 @@ pub enum Subject {
 }
 
 /// A resource rule.
-pub struct ResourceRule {
+pub struct ResourcePolicyRule {
     pub verbs: Vec<String>,
     pub groups: Vec<String>,
     pub resources: Vec<String>,
@@ -58,14 +58,14 @@ pub struct ResourceRule {
 }
 
 /// A non-resource rule.
-pub struct PathRule {
+pub struct NonResourcePolicyRule {
     pub verbs: Vec<String>,
     pub paths: Vec<String>,
 }
 
 /// A priority level.
 #[derive(Clone, Debug)]
-pub struct LevelConfig {
+pub struct PriorityLevelConfig {
     pub uid: HeaderValue,
     pub exempt: bool,
     pub shares: u64,
@@ -74,87 +74,91 @@ pub struct LevelConfig {
     /// Borrowing limit as a percentage of the seats; `None` is unlimited.
     pub borrows: Option<u64>,
     /// Queuing; `None` rejects requests without a seat.
-    pub queuing: Option<Queuing>,
+    pub queuing: Option<QueuingConfig>,
 }
 
 /// The queuing configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queuing {
+pub struct QueuingConfig {
     pub queues: usize,
     pub hand: usize,
     pub length: usize,
 }
 
-impl Config {
+impl FlowControlConfig {
     /// Parses the objects.
-    pub fn of<'a>(schemas: impl Iterator<Item = &'a Value>, levels: impl Iterator<Item = &'a Value>) -> Self {
-        let mut schemas: Vec<Schema> = schemas.map(Schema::of).collect();
+    pub fn from_objects<'a>(schemas: impl Iterator<Item = &'a Value>, levels: impl Iterator<Item = &'a Value>) -> Self {
+        let mut schemas: Vec<FlowSchema> = schemas.map(FlowSchema::from_object).collect();
         schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
-        let levels = levels.map(|level| (meta::name(level).to_owned(), LevelConfig::of(level))).collect();
+        let levels =
+            levels.map(|level| (meta::name(level).to_owned(), PriorityLevelConfig::from_object(level))).collect();
         Self { schemas, levels }
     }
 }
 
-fn uid(object: &Value) -> HeaderValue {
+fn uid_header(object: &Value) -> HeaderValue {
     HeaderValue::from_str(meta::uid(object)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-fn texts(value: &Value, field: &str) -> Vec<String> {
+fn string_list(value: &Value, field: &str) -> Vec<String> {
     meta::list_at(value, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-impl Schema {
-    fn of(object: &Value) -> Self {
+impl FlowSchema {
+    fn from_object(object: &Value) -> Self {
         let spec = &object["spec"];
         Self {
             name: meta::name(object).into(),
-            uid: uid(object),
+            uid: uid_header(object),
             level: meta::string_at(spec, &["priorityLevelConfiguration", "name"]).to_owned(),
             precedence: meta::integer_at(spec, &["matchingPrecedence"]),
             distinguisher: match meta::string_at(spec, &["distinguisherMethod", "type"]) {
-                "ByUser" => Distinguisher::User,
-                "ByNamespace" => Distinguisher::Namespace,
-                _ => Distinguisher::None,
+                "ByUser" => FlowDistinguisherMethod::User,
+                "ByNamespace" => FlowDistinguisherMethod::Namespace,
+                _ => FlowDistinguisherMethod::None,
             },
-            rules: meta::list_at(spec, &["rules"]).iter().map(Rule::of).collect(),
+            rules: meta::list_at(spec, &["rules"]).iter().map(PolicyRule::from_value).collect(),
         }
     }
 }
 
-impl Rule {
-    fn of(rule: &Value) -> Self {
-        let resource = |rule: &Value| ResourceRule {
-            verbs: texts(rule, "verbs"),
-            groups: texts(rule, "apiGroups"),
-            resources: texts(rule, "resources"),
+impl PolicyRule {
+    fn from_value(rule: &Value) -> Self {
+        let resource = |rule: &Value| ResourcePolicyRule {
+            verbs: string_list(rule, "verbs"),
+            groups: string_list(rule, "apiGroups"),
+            resources: string_list(rule, "resources"),
             cluster: rule["clusterScope"] == true,
-            namespaces: texts(rule, "namespaces"),
+            namespaces: string_list(rule, "namespaces"),
         };
-        let path = |rule: &Value| PathRule { verbs: texts(rule, "verbs"), paths: texts(rule, "nonResourceURLs") };
+        let path = |rule: &Value| NonResourcePolicyRule {
+            verbs: string_list(rule, "verbs"),
+            paths: string_list(rule, "nonResourceURLs"),
+        };
         Self {
-            subjects: meta::list_at(rule, &["subjects"]).iter().filter_map(Subject::of).collect(),
+            subjects: meta::list_at(rule, &["subjects"]).iter().filter_map(RuleSubject::from_value).collect(),
             resources: meta::list_at(rule, &["resourceRules"]).iter().map(resource).collect(),
             paths: meta::list_at(rule, &["nonResourceRules"]).iter().map(path).collect(),
         }
     }
 }
 
-impl Subject {
-    fn of(subject: &Value) -> Option<Self> {
+impl RuleSubject {
+    fn from_value(subject: &Value) -> Option<Self> {
         let text = |path: &[&str]| meta::string_at(subject, path).to_owned();
         match meta::string_at(subject, &["kind"]) {
-            "User" => Some(Subject::User(text(&["user", "name"]))),
-            "Group" => Some(Subject::Group(text(&["group", "name"]))),
+            "User" => Some(RuleSubject::User(text(&["user", "name"]))),
+            "Group" => Some(RuleSubject::Group(text(&["group", "name"]))),
             "ServiceAccount" => {
-                Some(Subject::Account(text(&["serviceAccount", "namespace"]), text(&["serviceAccount", "name"])))
+                Some(RuleSubject::Account(text(&["serviceAccount", "namespace"]), text(&["serviceAccount", "name"])))
             }
             _ => None,
         }
     }
 }
 
-impl LevelConfig {
-    fn of(object: &Value) -> Self {
+impl PriorityLevelConfig {
+    fn from_object(object: &Value) -> Self {
         let spec = &object["spec"];
         let exempt = spec["type"] == "Exempt";
         let limits = if exempt { &spec["exempt"] } else { &spec["limited"] };
@@ -165,12 +169,12 @@ impl LevelConfig {
         let waits = limits["limitResponse"]["type"] == "Queue";
         let queues = count("queues");
         Self {
-            uid: uid(object),
+            uid: uid_header(object),
             exempt,
             shares: number("nominalConcurrencyShares").unwrap_or(if exempt { 0 } else { 30 }),
             lendable: number("lendablePercent").unwrap_or(0).min(100),
             borrows: number("borrowingLimitPercent"),
-            queuing: waits.then(|| Queuing {
+            queuing: waits.then(|| QueuingConfig {
                 queues,
                 hand: count("handSize").min(queues),
                 length: count("queueLengthLimit"),

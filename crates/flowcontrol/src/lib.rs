@@ -6,14 +6,14 @@
 //! they are initialized; streams and components of this process are exempt.
 
 pub mod bootstrap;
+mod borrowing;
 mod classify;
 mod config;
-mod follow;
-mod lending;
-mod level;
-mod limits;
-mod queues;
-mod settings;
+mod config_controller;
+mod max_in_flight;
+mod options;
+mod priority_level;
+mod queue_set;
 mod work_estimator;
 
 use std::{
@@ -25,13 +25,13 @@ use std::{
 use api::schema::schema;
 use apiserver_core::{Caller, cache_index::CacheIndex, metrics::family::HistogramFamily};
 pub use classify::RequestDigest;
-use config::Config;
-use follow::Objects;
-pub use follow::run;
+use config::FlowControlConfig;
+use config_controller::ConfigIndex;
+pub use config_controller::run_seat_borrowing;
 use http::{HeaderName, HeaderValue, Response};
-use level::Level;
-pub use level::{Counts, Refused, View};
-pub use settings::Load;
+pub use options::FlowControlOptions;
+use priority_level::PriorityLevel;
+pub use priority_level::{FlowSchemaCounts, LevelSnapshot, RejectReason};
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const WAITS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
@@ -40,19 +40,19 @@ const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-priorityl
 /// Admits requests by flow schema and priority level.
 pub struct FlowController {
     store: Arc<dyn store::Store>,
-    objects: CacheIndex<Objects>,
-    limits: limits::Limits,
+    objects: CacheIndex<ConfigIndex>,
+    limits: max_in_flight::MaxInFlightLimits,
     widths: work_estimator::WorkEstimator,
-    waits: HistogramFamily<Wait>,
+    waits: HistogramFamily<WaitLabels>,
     fair: bool,
     seats: usize,
     /// Maximum wait for seats.
-    patience: Duration,
+    queue_wait: Duration,
 }
 
 /// The labels of wait metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Wait {
+pub struct WaitLabels {
     /// Flow schema.
     pub schema: Arc<str>,
     /// Priority level.
@@ -62,60 +62,61 @@ pub struct Wait {
 }
 
 /// The configuration and the levels at work. Levels outlive changes of their objects.
-struct State {
-    config: Config,
-    levels: HashMap<String, Arc<Level>>,
+struct ControllerState {
+    config: FlowControlConfig,
+    levels: HashMap<String, Arc<PriorityLevel>>,
 }
 
 /// The seats of a request, and the UIDs for its response headers.
 #[derive(Default)]
 pub struct SeatPermit {
     marks: Option<(HeaderValue, HeaderValue)>,
-    _seats: Option<level::Seats>,
+    _seats: Option<priority_level::HeldSeats>,
     _limit: Option<tokio::sync::OwnedSemaphorePermit>,
 }
 
 impl FlowController {
     /// Builds flow control over the objects in the watch cache.
     pub fn new(
-        load: &Load,
+        load: &FlowControlOptions,
         store: &Arc<dyn store::Store>,
         cache: &Arc<store::WatchCache>,
     ) -> Result<Self, store::StoreError> {
         let seats = load.reads + load.writes;
-        let resources = follow::RESOURCES.map(|name| schema().resource(follow::GROUP, "v1", name));
+        let resources =
+            config_controller::RESOURCES.map(|name| schema().resource(config_controller::GROUP, "v1", name));
         let resources: Vec<_> = resources.into_iter().flatten().collect();
         Ok(Self {
             store: store.clone(),
-            objects: CacheIndex::new(cache, &resources, Objects::new(seats))?,
-            limits: limits::Limits::new(load),
+            objects: CacheIndex::new(cache, &resources, ConfigIndex::new(seats))?,
+            limits: max_in_flight::MaxInFlightLimits::new(load),
             widths: work_estimator::WorkEstimator::default(),
             waits: HistogramFamily::new(WAITS, 1e-6),
             fair: load.fairness,
             seats,
-            patience: load.request_timeout / 4,
+            queue_wait: load.request_timeout / 4,
         })
     }
 
-    fn state(&self) -> Arc<State> {
+    fn current_state(&self) -> Arc<ControllerState> {
         self.objects.read(|objects| objects.state.clone())
     }
 
     /// Lends idle seats in the background.
-    fn lend(&self) {
-        let state = self.state();
-        let levels: Vec<&Arc<Level>> = state.levels.values().collect();
-        lending::lend(&levels, self.seats);
+    fn update_borrowing(&self) {
+        let state = self.current_state();
+        let levels: Vec<&Arc<PriorityLevel>> = state.levels.values().collect();
+        borrowing::update_borrowing(&levels, self.seats);
     }
 
     /// The distribution of wait times.
-    pub fn waits(&self) -> &HistogramFamily<Wait> {
+    pub fn wait_durations(&self) -> &HistogramFamily<WaitLabels> {
         &self.waits
     }
 
     /// Snapshots of all levels.
-    pub fn levels(&self) -> Vec<level::View> {
-        let mut views: Vec<_> = self.state().levels.values().map(|level| level.view()).collect();
+    pub fn level_snapshots(&self) -> Vec<priority_level::LevelSnapshot> {
+        let mut views: Vec<_> = self.current_state().levels.values().map(|level| level.take_snapshot()).collect();
         views.sort_by(|a, b| a.name.cmp(&b.name));
         views
     }
@@ -123,30 +124,34 @@ impl FlowController {
 
 impl FlowController {
     /// Admits a request: waits for its seats, or rejects it. Components of this process and streams are not limited.
-    pub async fn admit(&self, caller: &Caller, asked: &RequestDigest<'_>) -> Result<SeatPermit, RejectedRequest> {
-        if matches!(caller, Caller::Component(_)) || asked.is_stream_but_watch() {
+    pub async fn admit_request(
+        &self,
+        caller: &Caller,
+        digest: &RequestDigest<'_>,
+    ) -> Result<SeatPermit, RejectedRequest> {
+        if matches!(caller, Caller::Component(_)) || digest.is_stream_but_watch() {
             return Ok(SeatPermit::default());
         }
         if !self.fair {
-            let limit = self.limits.admit(asked).map_err(|()| RejectedRequest::default())?;
+            let limit = self.limits.admit_request(digest).map_err(|()| RejectedRequest::default())?;
             return Ok(SeatPermit { _limit: limit, ..SeatPermit::default() });
         }
-        let state = self.state();
-        let Some(found) = state.config.classify(caller, asked) else { return Ok(SeatPermit::default()) };
+        let state = self.current_state();
+        let Some(found) = state.config.classify_request(caller, digest) else { return Ok(SeatPermit::default()) };
         let marks = Some((found.schema.uid.clone(), found.level_uid.clone()));
         let Some(level) = state.levels.get(&found.schema.level) else {
             return Ok(SeatPermit { marks, ..SeatPermit::default() });
         };
-        let width = self.widths.estimate_seats(&*self.store, asked).await;
+        let width = self.widths.estimate_seats(&*self.store, digest).await;
         let began = Instant::now();
-        let entered = level.enter(&found.schema.name, found.hash, width, self.patience).await;
-        let wait = Wait { schema: found.schema.name.clone(), level: level.name(), served: entered.is_ok() };
+        let entered = level.start_request(&found.schema.name, found.hash, width, self.queue_wait).await;
+        let wait = WaitLabels { schema: found.schema.name.clone(), level: level.name(), served: entered.is_ok() };
         self.waits.observe(&wait, u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         match entered {
             Ok(seats) => Ok(SeatPermit { marks, _seats: Some(seats), _limit: None }),
             Err(refused) => {
                 let (level, schema) = (&*found.schema.level, &*found.schema.name);
-                tracing::debug!(level, schema, reason = refused.reason(), "flow control: request rejected");
+                tracing::debug!(level, schema, reason = refused.metric_label(), "flow control: request rejected");
                 Err(RejectedRequest(SeatPermit { marks, ..SeatPermit::default() }))
             }
         }
@@ -174,16 +179,16 @@ impl SeatPermit {
     }
 }
 
-impl Refused {
+impl RejectReason {
     /// Upstream's reason label.
-    pub fn reason(self) -> &'static str {
+    pub fn metric_label(self) -> &'static str {
         match self {
-            Refused::NoSeats => "concurrency-limit",
-            Refused::QueueFull => "queue-full",
-            Refused::TooLong => "time-out",
+            RejectReason::NoSeats => "concurrency-limit",
+            RejectReason::QueueFull => "queue-full",
+            RejectReason::TooLong => "time-out",
         }
     }
 }
 
 #[cfg(test)]
-mod level_tests;
+mod priority_level_tests;

@@ -23,27 +23,27 @@ pub struct WorkEstimator {
 
 impl WorkEstimator {
     /// Returns the seats of a request.
-    pub async fn estimate_seats(&self, store: &dyn store::Store, asked: &RequestDigest<'_>) -> usize {
-        match asked {
+    pub async fn estimate_seats(&self, store: &dyn store::Store, digest: &RequestDigest<'_>) -> usize {
+        match digest {
             RequestDigest::Resource(target) if matches!(target.verb, "list" | "watch") && target.name.is_empty() => {
-                self.of_list(store, target).await
+                self.estimate_list_seats(store, target).await
             }
             _ => 1,
         }
     }
 
-    async fn of_list(&self, store: &dyn store::Store, target: &ResourceRequest) -> usize {
+    async fn estimate_list_seats(&self, store: &dyn store::Store, target: &ResourceRequest) -> usize {
         if target.verb == "watch" && target.query.get("resourceVersion").is_some_and(|revision| revision != "0") {
             return 1;
         }
-        let stored = self.stored(store, target).await;
+        let stored = self.object_count(store, target).await;
         let limit = target.query.get("limit").and_then(|limit| limit.parse::<usize>().ok()).filter(|limit| *limit > 0);
         let selects = target.query.get("labelSelector").is_some() || target.query.get("fieldSelector").is_some();
         let read = if selects { stored } else { limit.map_or(stored, |limit| stored.min(limit)) };
         read.div_ceil(OBJECTS_PER_SEAT).clamp(1, MAX_SEATS)
     }
 
-    async fn stored(&self, store: &dyn store::Store, target: &ResourceRequest) -> usize {
+    async fn object_count(&self, store: &dyn store::Store, target: &ResourceRequest) -> usize {
         let name = target.resource.name;
         let known = self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
         if let Some((_, count)) = known.filter(|(at, _)| at.elapsed() < FRESH) {

@@ -55,8 +55,8 @@ fn max_bytes_error(max: usize) -> String {
 
 /// Rewords length errors as upstream's declarative validation does.
 pub fn with_byte_lengths(faults: Vec<String>, max: usize) -> Vec<String> {
-    let told = |fault: String| if fault == max_length_error(max) { max_bytes_error(max) } else { fault };
-    faults.into_iter().map(told).collect()
+    let reword = |fault: String| if fault == max_length_error(max) { max_bytes_error(max) } else { fault };
+    faults.into_iter().map(reword).collect()
 }
 
 /// Validates a case-insensitive DNS subdomain, with the messages of upstream's declarative validation.
@@ -64,8 +64,8 @@ pub fn check_long_name_caseless(text: &str) -> Vec<String> {
     const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
         with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let told = |fault: String| if fault == DNS1123_SUBDOMAIN_ERROR { CASELESS.to_owned() } else { fault };
-    with_byte_lengths(check_caseless_subdomain(text), 253).into_iter().map(told).collect()
+    let reword = |fault: String| if fault == DNS1123_SUBDOMAIN_ERROR { CASELESS.to_owned() } else { fault };
+    with_byte_lengths(check_caseless_subdomain(text), 253).into_iter().map(reword).collect()
 }
 
 /// Error message for a number outside a range.

@@ -119,8 +119,8 @@ fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
     let (Some(date), Some(clock)) = (parts.next(), parts.next()) else { return false };
-    let told = CLOCK.captures(clock).filter(|_| is_date(date));
-    told.is_some_and(|told| &told[1] <= "23" && &told[2] <= "59" && &told[3] <= "59")
+    let captures = CLOCK.captures(clock).filter(|_| is_date(date));
+    captures.is_some_and(|captures| &captures[1] <= "23" && &captures[2] <= "59" && &captures[3] <= "59")
 }
 
 /// Whether the text is a MAC address of six, eight or twenty bytes: separated by one character, by dots between pairs,

@@ -3,18 +3,18 @@
 //!
 //! Invariant: no knowledge of pods, nodes or the registry; a stream has a backend, a client and a stop signal.
 
-pub mod join;
-pub mod messages;
+pub mod message_stream;
+mod remote_command;
 mod spdy;
-mod streams;
-pub mod translate;
-pub mod tunnel;
+pub mod stream_translator;
+pub mod stream_tunnel;
+pub mod upgrade_proxy;
 pub mod websocket;
 
 use api::status::Status;
-pub use streams::Streams;
+pub use remote_command::RemoteCommandOptions;
 
 /// 500 without a reason, as upstream reports a backend that cannot be reached.
-pub fn failed(message: impl Into<String>) -> Status {
+pub fn backend_error(message: impl Into<String>) -> Status {
     Status { code: 500, reason: "", message: message.into(), details: None, continue_token: None }
 }

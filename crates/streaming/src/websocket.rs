@@ -13,33 +13,33 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::join;
+use crate::upgrade_proxy;
 
 /// Largest client message; upstream's value.
 const MAX_MESSAGE: usize = 32 << 20;
 
 /// A WebSocket connection.
-pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
+pub type WebSocketConnection = WebSocketStream<TokioIo<Upgraded>>;
 
 /// The subprotocols that a client offers, in its order.
-pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+pub fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Whether a request is a WebSocket handshake with a subprotocol that `wanted` accepts.
-pub fn asks_for(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> bool {
-    is_handshake(headers) && protocols(headers).any(wanted)
+pub fn offers_protocol(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> bool {
+    is_handshake(headers) && offered_protocols(headers).any(wanted)
 }
 
 /// Whether a request is a WebSocket handshake.
 pub fn is_handshake(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    upgrade.eq_ignore_ascii_case("websocket") && join::is_upgrade(headers)
+    upgrade.eq_ignore_ascii_case("websocket") && upgrade_proxy::is_upgrade_request(headers)
 }
 
 /// Accepts a handshake; returns the response and the future connection.
-pub fn accept(request: &mut Request<Body>, protocol: &str) -> Result<(Response<Body>, OnUpgrade), Status> {
+pub fn accept_handshake(request: &mut Request<Body>, protocol: &str) -> Result<(Response<Body>, OnUpgrade), Status> {
     let get = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let key = get(header::SEC_WEBSOCKET_KEY).to_owned();
     if key.is_empty() || get(header::SEC_WEBSOCKET_VERSION) != "13" {
@@ -61,7 +61,7 @@ pub fn accept(request: &mut Request<Body>, protocol: &str) -> Result<(Response<B
 }
 
 /// Starts WebSocket on an upgraded connection.
-pub async fn socket(upgraded: Upgraded) -> Socket {
+pub async fn open_web_socket(upgraded: Upgraded) -> WebSocketConnection {
     let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
     WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await
 }

@@ -56,7 +56,7 @@ pub async fn create_objects(registry: &Registry, settings: &ServerOptions) -> Re
                 .into_iter()
                 .map(|wanted| rbac::reconcile_policy_object(registry, wanted))
         ),
-        write_concurrently(flowcontrol::bootstrap::objects()?.into_iter().map(
+        write_concurrently(flowcontrol::bootstrap::bootstrap_objects()?.into_iter().map(
             |(resource, object): (&'static api::schema::Resource, Value)| flow_control::reconcile_object(
                 registry, resource, object
             )

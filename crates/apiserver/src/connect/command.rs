@@ -3,7 +3,7 @@
 use api::status::Status;
 use apiserver_core::{Body, request::ResourceRequest};
 use http::{Request, Response};
-use streaming::{Streams, join, translate, websocket};
+use streaming::{RemoteCommandOptions, join, translate, websocket};
 
 use super::pod;
 use crate::Server;
@@ -20,13 +20,13 @@ pub async fn handle_command(
     let pod = pod::read_pod(server, target).await?;
     let container = pod::find_container(target, &pod)?;
     let kubelet = pod::pod_kubelet(server, target, &pod).await?;
-    let streams = Streams::of(&target.query);
+    let streams = RemoteCommandOptions::from_query(&target.query);
     let exec = target.subresource == "exec";
     let command = target.query.get_all("command").filter(|_| exec);
     let path = format!("/{}/{}/{}/{container}", target.subresource, target.namespace, target.name);
-    let path = format!("{path}?{}", streams.for_kubelet(command));
-    if websocket::asks_for(request.headers(), |protocol| protocol == CLOSABLE) {
-        return translate::answer(&server.shared.stopping, kubelet, &path, streams, request);
+    let path = format!("{path}?{}", streams.kubelet_query(command));
+    if websocket::offers_protocol(request.headers(), |protocol| protocol == CLOSABLE) {
+        return stream_translator::translate_stream(&server.shared.stopping, kubelet, &path, streams, request);
     }
-    join::upgrade(&server.shared.stopping, &kubelet, &path, request).await
+    upgrade_proxy::proxy_upgrade(&server.shared.stopping, &kubelet, &path, request).await
 }

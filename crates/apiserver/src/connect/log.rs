@@ -6,7 +6,7 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
-use streaming::{failed, messages, websocket};
+use streaming::{backend_error, message_stream, websocket};
 
 use super::{options::LogOptions, pod};
 use crate::Server;
@@ -23,7 +23,7 @@ pub async fn handle_log(
     let log = fetch_log(server, target).await?;
     let over_socket = log.status().is_success() && websocket::is_handshake(request.headers());
     if over_socket && log.status() != http::StatusCode::NO_CONTENT {
-        return messages::answer(request, log);
+        return message_stream::stream_response(request, log);
     }
     Ok(log)
 }
@@ -46,8 +46,8 @@ async fn fetch_log(server: &Server, target: &ResourceRequest) -> Result<Response
     let request = Request::get(&path).header(header::HOST, kubelet.host_and_port()).body(full_body(""));
     let request = request.map_err(|error| Status::bad_request(format!("the log cannot be asked for: {error}")))?;
     let response = kubelet.send_request(request).await;
-    let response =
-        response.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
+    let response = response
+        .map_err(|error| backend_error(format!("Get \"https://{}{path}\": {error}", kubelet.host_and_port())))?;
     if !response.status().is_success() {
         return Err(kubelet_error(target, response).await);
     }

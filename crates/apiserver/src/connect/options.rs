@@ -130,7 +130,7 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, Status> {
 
 #[cfg(test)]
 mod tests {
-    use streaming::Streams;
+    use streaming::RemoteCommandOptions;
 
     use super::*;
 
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn stream_options_use_kubelet_names() {
-        let streams = Streams::of(&Query::parse("stdin=true&stdout=1&stderr=0&tty"));
+        let streams = RemoteCommandOptions::from_query(&Query::parse("stdin=true&stdout=1&stderr=0&tty"));
         assert_eq!(
-            streams.for_kubelet(["sh", "-c", "a&b"].into_iter()),
+            streams.kubelet_query(["sh", "-c", "a&b"].into_iter()),
             "command=sh&command=-c&command=a%26b&input=1&output=1&tty=1"
         );
     }

@@ -2,7 +2,7 @@
 
 use api::{Value, meta, status::Status};
 use apiserver_core::{backend::Backend, loopback, request::ResourceRequest};
-use streaming::failed;
+use streaming::backend_error;
 
 use crate::Server;
 
@@ -60,7 +60,7 @@ pub async fn node_kubelet(server: &Server, node: &str) -> Result<Backend, Status
                 format!("{{{} {}}}", meta::string_at(address, &["type"]), meta::string_at(address, &["address"]))
             })
             .collect();
-        return Err(failed(format!("no preferred addresses found; known addresses: [{}]", known.join(" "))));
+        return Err(backend_error(format!("no preferred addresses found; known addresses: [{}]", known.join(" "))));
     };
     let port = u16::try_from(meta::integer_at(&node, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]));
     Ok(Backend {

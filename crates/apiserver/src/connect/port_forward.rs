@@ -21,8 +21,8 @@ pub async fn handle_port_forward(
     if !query.is_empty() {
         path = format!("{path}?{query}");
     }
-    if tunnel::is_asked_for(request.headers()) {
-        return tunnel::answer(&server.shared.stopping, &kubelet, &path, request).await;
+    if stream_tunnel::is_tunnel_request(request.headers()) {
+        return stream_tunnel::tunnel_port_forward(&server.shared.stopping, &kubelet, &path, request).await;
     }
-    join::upgrade(&server.shared.stopping, &kubelet, &path, request).await
+    upgrade_proxy::proxy_upgrade(&server.shared.stopping, &kubelet, &path, request).await
 }

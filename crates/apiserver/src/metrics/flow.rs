@@ -19,10 +19,10 @@ const WAITED: &str = "[BETA] Length of time a request spent waiting in its queue
 
 /// Writes the flow control metrics.
 pub fn write_flow_metrics(page: &mut MetricsPage, flow: &FlowController) {
-    let levels = flow.levels();
+    let levels = flow.level_snapshots();
     let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");
     for (rest, help, value) in [
-        ("nominal_limit_seats", NOMINAL, (|level| level.nominal) as fn(&flowcontrol::View) -> usize),
+        ("nominal_limit_seats", NOMINAL, (|level| level.nominal) as fn(&flowcontrol::LevelSnapshot) -> usize),
         ("lower_limit_seats", LOWER, |level| level.lower),
         ("upper_limit_seats", UPPER, |level| level.upper),
         ("current_limit_seats", LIMIT, |level| level.limit),
@@ -33,7 +33,12 @@ pub fn write_flow_metrics(page: &mut MetricsPage, flow: &FlowController) {
         }
     }
     for (rest, help, kind, value) in [
-        ("current_executing_requests", EXECUTING, "gauge", (|c| c.executing as f64) as fn(&flowcontrol::Counts) -> f64),
+        (
+            "current_executing_requests",
+            EXECUTING,
+            "gauge",
+            (|c| c.executing as f64) as fn(&flowcontrol::FlowSchemaCounts) -> f64,
+        ),
         ("current_executing_seats", SEATS, "gauge", |c| c.seats as f64),
         ("current_inqueue_requests", WAITING, "gauge", |c| c.waiting as f64),
         ("dispatched_requests_total", DISPATCHED, "counter", |c| c.dispatched as f64),
@@ -49,12 +54,12 @@ pub fn write_flow_metrics(page: &mut MetricsPage, flow: &FlowController) {
     for level in &levels {
         for (schema, counts) in &level.counts {
             for (refused, count) in &counts.refused {
-                let labels = format!("{},reason={:?}", flow_labels(schema, &level.name), refused.reason());
+                let labels = format!("{},reason={:?}", flow_labels(schema, &level.name), refused.metric_label());
                 page.write_sample(&name("rejected_requests_total"), &labels, *count as f64);
             }
         }
     }
-    page.write_histograms(&name("request_wait_duration_seconds"), WAITED, flow.waits(), |wait| {
+    page.write_histograms(&name("request_wait_duration_seconds"), WAITED, flow.wait_durations(), |wait| {
         format!("execute=\"{}\",{}", wait.served, flow_labels(&wait.schema, &wait.level))
     });
 }

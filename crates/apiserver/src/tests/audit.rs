@@ -21,16 +21,16 @@ use crate::{LocalService, ServerOptions, fixture};
 
 const ALL: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, resources: [{group: '', resources: [secrets]}]}\n- {level: RequestResponse, omitManagedFields: true}\n";
 
-fn batch() -> BatchSettings {
-    BatchSettings { buffer: 100, size: 2, wait: Duration::from_secs(3600), throttle: None }
+fn batch() -> BatchConfig {
+    BatchConfig { buffer: 100, size: 2, wait: Duration::from_secs(3600), throttle: None }
 }
 
-fn log(path: &Path) -> LogSettings {
-    LogSettings {
+fn log(path: &Path) -> LogBackendConfig {
+    LogBackendConfig {
         path: path.to_owned(),
-        mode: Mode::Blocking,
+        mode: BackendMode::Blocking,
         batch: batch(),
-        truncation: Truncation::default(),
+        truncation: TruncateConfig::default(),
         max_size: 0,
         max_backups: 0,
         max_age: Duration::ZERO,
@@ -47,11 +47,11 @@ struct World {
 }
 
 impl World {
-    async fn new(policy: &str, change: impl FnOnce(&mut Audit)) -> Self {
+    async fn new(policy: &str, change: impl FnOnce(&mut AuditOptions)) -> Self {
         let files = tempfile::tempdir().unwrap();
         let path = files.keep().join("audit.log");
         let policy = Some(Policy::parse(policy).unwrap());
-        let mut audit = Audit { policy, log: Some(log(&path)), webhook: None };
+        let mut audit = AuditOptions { policy, log: Some(log(&path)), webhook: None };
         change(&mut audit);
         let (server, dir) = fixture::start_server(ServerOptions { audit, ..ServerOptions::default() }).await;
         let user = User { name: "joe".into(), groups: vec!["system:masters".into()], ..User::default() };
@@ -180,23 +180,23 @@ async fn stages_annotate_the_event() {
         target: apiserver_core::attributes::AttributesTarget::NonResource("/x"),
     };
     let request =
-        Request { id: "1", uri: "/x", sources: Vec::new(), agent: "", received: apiserver_core::clock::now() };
-    let trail = auditor.begin(&request, &asked).unwrap();
-    within(trail.clone(), async {
+        AuditedRequest { id: "1", uri: "/x", sources: Vec::new(), agent: "", received: apiserver_core::clock::now() };
+    let trail = auditor.begin_audit(&request, &asked).unwrap();
+    run_with_audit_context(trail.clone(), async {
         annotate("plugin/note", || "first".into());
         annotate("plugin/note", || "second".into());
     })
     .await;
     annotate("outside", || unreachable!("nobody keeps it"));
-    trail.reach(Stage::ResponseComplete).await.unwrap();
+    trail.process_stage(Stage::ResponseComplete).await.unwrap();
     assert_eq!(world.events()[0]["annotations"], json!({"plugin/note": "first"}));
 }
 
 #[tokio::test]
 async fn strict_backend_failure_rejects_the_request() {
     let nowhere = Path::new("/proc/none/audit.log");
-    for (mode, want) in [(Mode::BlockingStrict, 500), (Mode::Blocking, 200)] {
-        let change = |audit: &mut Audit| audit.log = Some(LogSettings { mode, ..log(nowhere) });
+    for (mode, want) in [(BackendMode::BlockingStrict, 500), (BackendMode::Blocking, 200)] {
+        let change = |audit: &mut AuditOptions| audit.log = Some(LogBackendConfig { mode, ..log(nowhere) });
         let world = World::new(ALL, change).await;
         assert_eq!(world.send("GET", "/version", Value::Null).await, want, "{mode:?}");
     }
@@ -213,9 +213,9 @@ async fn webhook_receives_batches() {
     .await;
     let dir = tempfile::tempdir().unwrap();
     let endpoint = Arc::new(endpoint_from_kubeconfig(&kubeconfig(dir.path(), &listener, "token: t")).unwrap());
-    let truncation = Truncation { enabled: true, event: 900, batch: 10_000 };
+    let truncation = TruncateConfig { enabled: true, event: 900, batch: 10_000 };
     let pause = Duration::from_millis(1);
-    let webhook = WebhookSettings { endpoint, mode: Mode::Batch, batch: batch(), truncation, pause };
+    let webhook = WebhookBackendConfig { endpoint, mode: BackendMode::Batch, batch: batch(), truncation, pause };
     let world = World::new(ALL, |audit| audit.webhook = Some(webhook)).await;
     let body = json!({"metadata": {"name": "c"}, "data": {"k": "v".repeat(2000)}});
     assert_eq!(world.send("POST", "/api/v1/namespaces/default/configmaps", body).await, 201);

@@ -113,7 +113,7 @@ impl WatchedResource {
 
 fn watch_duration(server: &Server, timeout: Option<i64>) -> Duration {
     Duration::from_secs(match timeout {
-        None | Some(0) => server.shared.options.load.watch_seconds(),
+        None | Some(0) => server.shared.options.load.random_watch_seconds(),
         Some(seconds) => u64::try_from(seconds).unwrap_or(0).min(MAX_WATCH_SECONDS),
     })
 }

@@ -12,7 +12,7 @@ use apiserver_core::{
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
 use http::{HeaderMap, Request, Response};
-use streaming::websocket::{self, Socket};
+use streaming::websocket::{self, WebSocketConnection};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use super::open_stream;
@@ -31,10 +31,10 @@ pub async fn handle_websocket_watch(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let mut pieces = open_stream(server, target, form).await?;
-    let (response, upgrade) = websocket::accept(&mut request, "")?;
+    let (response, upgrade) = websocket::accept_handshake(&mut request, "")?;
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        let mut socket = websocket::socket(upgraded).await;
+        let mut socket = websocket::open_web_socket(upgraded).await;
         loop {
             tokio::select! {
                 piece = pieces.next() => {
@@ -53,7 +53,7 @@ pub async fn handle_websocket_watch(
     Ok(response)
 }
 
-async fn send_chunk(socket: &mut Socket, encoding: ResponseEncoding, piece: Bytes) -> Result<(), Error> {
+async fn send_chunk(socket: &mut WebSocketConnection, encoding: ResponseEncoding, piece: Bytes) -> Result<(), Error> {
     for message in split_messages(encoding, piece) {
         socket.feed(message).await?;
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ferry_apiserver::{AggregationOptions, Audit, ClientCertificate, AuthorizationMode, ServerOptions, UserTable};
+use ferry_apiserver::{
+    AggregationOptions, AuditOptions, AuthorizationMode, ClientCertificate, ServerOptions, UserTable,
+};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -28,11 +30,11 @@ pub struct World {
 impl World {
     /// With a remote that nobody knows of yet.
     pub async fn new() -> Self {
-        Self::audited(Audit::default()).await
+        Self::audited(AuditOptions::default()).await
     }
 
     /// With word of what is done.
-    pub async fn audited(audit: Audit) -> Self {
+    pub async fn audited(audit: AuditOptions) -> Self {
         let remote = Remote::start().await;
         let (chain, key) = remote.certificate();
         let certificate = Some(ClientCertificate::from_pem(&chain, &key).unwrap());

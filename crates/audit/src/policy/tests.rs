@@ -32,10 +32,14 @@ rules:
   verbs: [delete]
 ";
 
-fn check(policy: &Policy, user: &str, verb: &str, asked: AttributesTarget<'_>, want: Level) {
+fn assert_level(policy: &Policy, user: &str, verb: &str, target: AttributesTarget<'_>, want: Level) {
     let (name, group) = user.split_once('/').unwrap_or((user, ""));
     let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
-    assert_eq!(policy.ruling(&Attributes { user: &user, verb, target: asked }).level, want, "{name} {verb} {asked:?}");
+    assert_eq!(
+        policy.evaluate_policy_rule(&Attributes { user: &user, verb, target }).level,
+        want,
+        "{name} {verb} {target:?}"
+    );
 }
 
 #[test]
@@ -55,7 +59,7 @@ fn first_matching_rule_decides() {
         resource: "deployments",
         ..ResourceAttributes::default()
     });
-    for (user, verb, asked, want) in [
+    for (user, verb, target, want) in [
         ("system:kube-proxy", "watch", of("secrets", "", "", ""), Level::None),
         ("system:kube-proxy", "list", of("secrets", "", "", ""), Level::Metadata),
         ("joe", "get", AttributesTarget::NonResource("/healthz"), Level::None),
@@ -76,7 +80,7 @@ fn first_matching_rule_decides() {
         ("joe", "get", of("configmaps", "", "a", "y"), Level::None),
         ("joe", "delete", of("configmaps", "", "a", "y"), Level::Metadata),
     ] {
-        check(&policy, user, verb, asked, want);
+        assert_level(&policy, user, verb, target, want);
     }
 }
 
@@ -89,21 +93,30 @@ fn stages_and_managed_fields_are_omitted() {
         resource: "deployments",
         ..ResourceAttributes::default()
     });
-    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", target: apps });
-    assert!(!ruling.tells(Stage::RequestReceived) && !ruling.tells(Stage::ResponseStarted));
-    assert!(ruling.tells(Stage::ResponseComplete) && ruling.tells(Stage::Panic) && ruling.omit_managed_fields);
+    let config = policy.evaluate_policy_rule(&Attributes { user: &user, verb: "get", target: apps });
+    assert!(!config.records_stage(Stage::RequestReceived) && !config.records_stage(Stage::ResponseStarted));
+    assert!(
+        config.records_stage(Stage::ResponseComplete)
+            && config.records_stage(Stage::Panic)
+            && config.omit_managed_fields
+    );
     let pods = AttributesTarget::Resource(ResourceAttributes {
         resource: "pods",
         namespace: "a",
         ..ResourceAttributes::default()
     });
-    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", target: pods });
+    let config = policy.evaluate_policy_rule(&Attributes { user: &user, verb: "get", target: pods });
     assert!(
-        !ruling.tells(Stage::RequestReceived) && ruling.tells(Stage::ResponseStarted) && !ruling.omit_managed_fields
+        !config.records_stage(Stage::RequestReceived)
+            && config.records_stage(Stage::ResponseStarted)
+            && !config.omit_managed_fields
     );
-    let none =
-        policy.ruling(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/version") });
-    assert!(!none.tells(Stage::ResponseComplete));
+    let none = policy.evaluate_policy_rule(&Attributes {
+        user: &user,
+        verb: "get",
+        target: AttributesTarget::NonResource("/version"),
+    });
+    assert!(!none.records_stage(Stage::ResponseComplete));
 }
 
 #[test]

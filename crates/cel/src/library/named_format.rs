@@ -49,7 +49,11 @@ static FORMATS: [NamedFormat; 13] = [
     NamedFormat { name: "dns1123Subdomain", problems: names::check_dns1123_subdomain, pattern_size: 60 },
     NamedFormat { name: "dns1035Label", problems: names::check_dns1035_label, pattern_size: 30 },
     NamedFormat { name: "qualifiedName", problems: names::check_qualified_name, pattern_size: 60 },
-    NamedFormat { name: "dns1123LabelPrefix", problems: |text| names::check_dns1123_label(&names::mask_trailing_dash(text)), pattern_size: 30 },
+    NamedFormat {
+        name: "dns1123LabelPrefix",
+        problems: |text| names::check_dns1123_label(&names::mask_trailing_dash(text)),
+        pattern_size: 30,
+    },
     NamedFormat {
         name: "dns1123SubdomainPrefix",
         problems: |text| names::check_dns1123_subdomain(&names::mask_trailing_dash(text)),

@@ -11,9 +11,7 @@ use crate::{
 };
 
 pub(super) const BODIES: FunctionBodies = &[
-    ("quantity", |args| {
-        Ok(NativeValue::Quantity(Quantity::try_parse(string_argument(&args[0])?)?).into_value())
-    }),
+    ("quantity", |args| Ok(NativeValue::Quantity(Quantity::try_parse(string_argument(&args[0])?)?).into_value())),
     ("isQuantity", |args| Ok(Value::Bool(Quantity::try_parse(string_argument(&args[0])?).is_ok()))),
     ("sign", |args| Ok(Value::Int(quantity_argument(&args[0])?.cmp(&Quantity::ZERO) as i64))),
     ("isInteger", |args| Ok(Value::Bool(quantity_argument(&args[0])?.as_int64().is_some()))),

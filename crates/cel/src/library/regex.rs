@@ -8,9 +8,7 @@ use crate::{error::EvalError, value::Value};
 
 pub(super) const BODIES: FunctionBodies = &[
     ("matches", |args| {
-        Ok(Value::Bool(
-            compile_regexp(string_argument(&args[1])?)?.is_match(string_argument(&args[0])?),
-        ))
+        Ok(Value::Bool(compile_regexp(string_argument(&args[1])?)?.is_match(string_argument(&args[0])?)))
     }),
     ("find", |args| find_match(&compile_pattern(string_argument(&args[1])?)?, args)),
     ("findAll", |args| find_all_matches(&compile_pattern(string_argument(&args[1])?)?, args)),

@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 use cel::{Composition, Environment, ObjectType, Type, TypeResolver};
 
 use super::types::{NAMESPACE, REQUEST};
-use crate::compile::{Compiled, Fault, compile};
+use crate::compile::{CompilationResult, CompileError, compile_expression};
 
 /// Indexes of the variables, shared by all admission environments.
-pub(super) mod number {
+pub(super) mod variable_number {
     pub const OBJECT: usize = 0;
     pub const OLD_OBJECT: usize = 1;
     pub const NAMESPACE: usize = 2;
@@ -21,7 +21,7 @@ pub(super) mod number {
 
 /// The optional declarations that an expression may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uses {
+pub struct OptionalVariables {
     /// `params`.
     pub params: bool,
     /// `authorizer`.
@@ -31,12 +31,12 @@ pub struct Uses {
 }
 
 /// The environment with all variables, in the order of their indexes.
-static ALL: LazyLock<Environment> = LazyLock::new(|| {
+static BASE_ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     Environment::new()
         .with_variable("object", Type::Dyn)
         .with_variable("oldObject", Type::Dyn)
-        .with_variable("namespaceObject", NAMESPACE.ty())
-        .with_variable("request", REQUEST.ty())
+        .with_variable("namespaceObject", NAMESPACE.cel_type())
+        .with_variable("request", REQUEST.cel_type())
         .with_variable("variables", Type::Dyn)
         .with_variable("params", Type::Dyn)
         .with_variable("authorizer", Type::AUTHORIZER)
@@ -45,7 +45,7 @@ static ALL: LazyLock<Environment> = LazyLock::new(|| {
 
 /// The known types of the objects that a policy is type-checked with.
 #[derive(Clone, Debug, Default)]
-pub struct Subject {
+pub struct TypeOverwrites {
     /// Type of `object` and `oldObject`.
     pub object: Option<Type>,
     /// Type of `params`.
@@ -54,25 +54,25 @@ pub struct Subject {
 
 /// Compiles expressions that may refer to previously compiled variables.
 #[derive(Debug)]
-pub struct Compiler {
+pub struct ExpressionCompiler {
     base: Environment,
     variables: Option<Vec<(String, Type)>>,
 }
 
-impl Compiler {
+impl ExpressionCompiler {
     /// Creates a compiler without `variables`, as for match conditions.
-    pub fn plain() -> Self {
-        Self { base: ALL.clone().without_variable("variables"), variables: None }
+    pub fn without_variables() -> Self {
+        Self { base: BASE_ENVIRONMENT.clone().without_variable("variables"), variables: None }
     }
 
     /// Creates a compiler for the expressions of a policy.
-    pub fn composed() -> Self {
-        Self { base: ALL.clone(), variables: Some(Vec::new()) }
+    pub fn with_variables() -> Self {
+        Self { base: BASE_ENVIRONMENT.clone(), variables: Some(Vec::new()) }
     }
 
     /// Creates a compiler for the expressions of a policy whose objects have known types.
-    pub fn typed(subject: &Subject) -> Self {
-        let mut base = ALL.clone();
+    pub fn with_types(subject: &TypeOverwrites) -> Self {
+        let mut base = BASE_ENVIRONMENT.clone();
         if let Some(object) = &subject.object {
             base = base.with_variable("object", object.clone()).with_variable("oldObject", object.clone());
         }
@@ -83,14 +83,24 @@ impl Compiler {
     }
 
     /// Compiles an expression that must evaluate to one of the types `returns`.
-    pub fn compile(&self, source: &str, uses: Uses, returns: &[Type]) -> Result<Compiled, Fault> {
-        compile(&self.environment(uses), source, returns)
+    pub fn compile(
+        &self,
+        source: &str,
+        uses: OptionalVariables,
+        returns: &[Type],
+    ) -> Result<CompilationResult, CompileError> {
+        compile_expression(&self.build_environment(uses), source, returns)
     }
 
     /// Compiles a variable. Later expressions may use it even if it failed to compile.
-    pub fn variable(&mut self, name: &str, source: &str, uses: Uses) -> Result<Compiled, Fault> {
+    pub fn compile_variable(
+        &mut self,
+        name: &str,
+        source: &str,
+        uses: OptionalVariables,
+    ) -> Result<CompilationResult, CompileError> {
         let compiled = self.compile(source, uses, &[]);
-        let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared(&compiled.output));
+        let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared_type(&compiled.output));
         if let Some(variables) = &mut self.variables {
             variables.retain(|(known, _)| known != name);
             variables.push((name.to_owned(), ty));
@@ -99,20 +109,24 @@ impl Compiler {
     }
 
     /// Compiles variables into a composition, in which expressions look them up.
-    pub fn variables<'v>(&mut self, all: impl Iterator<Item = (&'v str, &'v str)>, uses: Uses) -> Composition {
+    pub fn compile_variables<'v>(
+        &mut self,
+        all: impl Iterator<Item = (&'v str, &'v str)>,
+        uses: OptionalVariables,
+    ) -> Composition {
         let mut composition = Composition::new();
         for (name, source) in all {
-            let compiled = self.variable(name, source, uses);
+            let compiled = self.compile_variable(name, source, uses);
             composition.add_variable(name, compiled.map(|compiled| compiled.program).map_err(|fault| fault.detail));
         }
         composition
     }
 
     /// Returns the environment that an expression is compiled in.
-    pub fn environment(&self, uses: Uses) -> Environment {
+    pub fn build_environment(&self, uses: OptionalVariables) -> Environment {
         let mut environment = self.base.clone();
         if let Some(variables) = &self.variables {
-            environment = environment.with_variable("variables", Type::object_of(Variables(variables.clone())));
+            environment = environment.with_variable("variables", Type::object_of(VariablesType(variables.clone())));
         }
         if !uses.params {
             environment = environment.without_variable("params");
@@ -121,17 +135,17 @@ impl Compiler {
             environment = environment.without_variable("authorizer").without_variable("authorizer.requestResource");
         }
         if uses.patches {
-            environment = environment.with_types(Arc::new(Patches)).with_json_patch_library();
+            environment = environment.with_types(Arc::new(PatchTypeResolver)).with_json_patch_library();
         }
         environment
     }
 }
 
 /// Returns the declared type of a variable: primitive types and lists and maps of them are kept, others become `dyn`.
-fn declared(ty: &Type) -> Type {
+fn declared_type(ty: &Type) -> Type {
     match ty {
-        Type::List(of) => Type::list_of(declared(of)),
-        Type::Map(of) => Type::map_of(declared(&of.0), declared(&of.1)),
+        Type::List(of) => Type::list_of(declared_type(of)),
+        Type::Map(of) => Type::map_of(declared_type(&of.0), declared_type(&of.1)),
         Type::Bool
         | Type::Bytes
         | Type::Double
@@ -147,9 +161,9 @@ fn declared(ty: &Type) -> Type {
 
 /// The type of `variables`.
 #[derive(Debug)]
-struct Variables(Vec<(String, Type)>);
+struct VariablesType(Vec<(String, Type)>);
 
-impl ObjectType for Variables {
+impl ObjectType for VariablesType {
     fn type_name(&self) -> &str {
         "kubernetes.variables"
     }
@@ -160,20 +174,20 @@ impl ObjectType for Variables {
 }
 
 /// Resolves the types that mutations construct.
-struct Patches;
+struct PatchTypeResolver;
 
-impl TypeResolver for Patches {
+impl TypeResolver for PatchTypeResolver {
     fn resolve_type(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
         let object = name == "Object" || name.starts_with("Object.");
-        (object || name == "JSONPatch").then(|| Arc::new(Patch(name.to_owned())) as Arc<dyn ObjectType>)
+        (object || name == "JSONPatch").then(|| Arc::new(PatchObjectType(name.to_owned())) as Arc<dyn ObjectType>)
     }
 }
 
 /// The type of an apply configuration, of a field of one, or of a JSON patch operation.
 #[derive(Debug)]
-pub(super) struct Patch(pub String);
+pub(super) struct PatchObjectType(pub String);
 
-impl ObjectType for Patch {
+impl ObjectType for PatchObjectType {
     fn type_name(&self) -> &str {
         &self.0
     }

@@ -4,20 +4,20 @@ use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
 
 use super::{
-    compiler::{Compiler, Uses},
-    scope::{Input, PER_CONDITIONS, Scope, Shows},
+    compiler::{ExpressionCompiler, OptionalVariables},
+    scope::{AdmissionInput, BoundVariables, CONDITIONS_COST_BUDGET, EvaluationScope},
 };
-use crate::compile::{Compiled, Fault};
+use crate::compile::{CompilationResult, CompileError};
 
 /// Compiled match conditions, which must all be true.
 #[derive(Debug, Default)]
-pub struct Conditions {
-    all: Vec<Result<Compiled, Fault>>,
+pub struct MatchConditions {
+    all: Vec<Result<CompilationResult, CompileError>>,
 }
 
 /// Result of match conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Match {
+pub enum MatchResult {
     /// All conditions are true.
     Yes,
     /// A condition is false.
@@ -26,13 +26,17 @@ pub enum Match {
     Failed(String),
 }
 
-impl Conditions {
+impl MatchConditions {
     /// Compiles the match conditions of a webhook.
-    pub fn of_webhook(conditions: &[Json]) -> Self {
-        Self::compile(&Compiler::plain(), conditions, Uses { authorizer: true, ..Uses::default() })
+    pub fn compile_webhook(conditions: &[Json]) -> Self {
+        Self::compile(
+            &ExpressionCompiler::without_variables(),
+            conditions,
+            OptionalVariables { authorizer: true, ..OptionalVariables::default() },
+        )
     }
 
-    pub(super) fn compile(compiler: &Compiler, conditions: &[Json], uses: Uses) -> Self {
+    pub(super) fn compile(compiler: &ExpressionCompiler, conditions: &[Json], uses: OptionalVariables) -> Self {
         let compile =
             |condition: &Json| compiler.compile(meta::string_at(condition, &["expression"]), uses, &[Type::Bool]);
         Self { all: conditions.iter().map(compile).collect() }
@@ -44,34 +48,38 @@ impl Conditions {
     }
 
     /// Evaluates the conditions on a request.
-    pub fn check(&self, input: &Input<'_>) -> Match {
-        self.check_with(input, None)
+    pub fn evaluate(&self, input: &AdmissionInput<'_>) -> MatchResult {
+        self.evaluate_with(input, None)
     }
 
-    pub(super) fn check_with<'a>(&'a self, input: &Input<'a>, composition: Option<&'a Composition>) -> Match {
-        let shows = Shows { authorizer: true, namespace: false };
-        let input = &Input { request: input.own_request, ..input.clone() };
-        let mut scope = Scope::new(input, composition, shows, PER_CONDITIONS);
+    pub(super) fn evaluate_with<'a>(
+        &'a self,
+        input: &AdmissionInput<'a>,
+        composition: Option<&'a Composition>,
+    ) -> MatchResult {
+        let bound = BoundVariables { authorizer: true, namespace: false };
+        let input = &AdmissionInput { request: input.own_request, ..input.clone() };
+        let mut scope = EvaluationScope::new(input, composition, bound, CONDITIONS_COST_BUDGET);
         let mut results = Vec::new();
         for expression in &self.all {
             match scope.evaluate(expression) {
                 Ok(result) => results.push(result),
-                Err(error) => return Match::Failed(error.to_string()),
+                Err(error) => return MatchResult::Failed(error.to_string()),
             }
         }
         if results.iter().any(|result| matches!(result, Ok(Value::Bool(false)))) {
-            return Match::No;
+            return MatchResult::No;
         }
         let mut errors: Vec<String> = Vec::new();
-        for error in results.into_iter().filter_map(Result::err) {
+        for error in results.into_iter().filter_map(|result| Some(result.err()?.to_string())) {
             if !errors.contains(&error) {
                 errors.push(error);
             }
         }
         match errors.as_slice() {
-            [] => Match::Yes,
-            [one] => Match::Failed(one.clone()),
-            many => Match::Failed(format!("[{}]", many.join(", "))),
+            [] => MatchResult::Yes,
+            [one] => MatchResult::Failed(one.clone()),
+            many => MatchResult::Failed(format!("[{}]", many.join(", "))),
         }
     }
 }

@@ -2,15 +2,15 @@
 
 mod compiler;
 mod conditions;
-pub mod faults;
 mod mutating;
 mod scope;
 mod types;
 mod validating;
+pub mod validation;
 
-pub use compiler::{Compiler, Subject, Uses};
-pub use conditions::{Conditions, Match};
-pub use mutating::{Change, MutatingPolicy, Mutation};
-pub use scope::Input;
-pub(crate) use validating::variables;
-pub use validating::{Annotation, Decision, Judgement, ValidatingPolicy};
+pub use compiler::{ExpressionCompiler, OptionalVariables, TypeOverwrites};
+pub use conditions::{MatchConditions, MatchResult};
+pub use mutating::{MutatingPolicy, MutationResult, PolicyMutation};
+pub use scope::AdmissionInput;
+pub(crate) use validating::policy_variables;
+pub use validating::{PolicyAuditAnnotation, PolicyDecision, ValidateResult, ValidatingPolicy};

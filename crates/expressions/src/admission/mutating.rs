@@ -5,13 +5,13 @@ use cel::{Composition, Type, Value};
 use serde_json::{Map, json};
 
 use super::{
-    compiler::{Compiler, Patch, Uses},
-    conditions::{Conditions, Match},
-    scope::{Input, PER_POLICY, Scope, Shows},
-    validating::variables,
+    compiler::{ExpressionCompiler, OptionalVariables, PatchObjectType},
+    conditions::{MatchConditions, MatchResult},
+    scope::{AdmissionInput, BoundVariables, EvaluationScope, POLICY_COST_BUDGET},
+    validating::policy_variables,
 };
 use crate::{
-    compile::{Compiled, Fault},
+    compile::{CompilationResult, CompileError, EvaluationError},
     json,
 };
 
@@ -21,27 +21,27 @@ pub struct MutatingPolicy {
     /// Whether `failurePolicy` is `Ignore`.
     pub ignores_failure: bool,
     composition: Composition,
-    conditions: Conditions,
+    conditions: MatchConditions,
     /// The mutations, in order.
-    pub mutations: Vec<Mutation>,
+    pub mutations: Vec<PolicyMutation>,
 }
 
 /// One mutation of a policy.
 #[derive(Debug)]
-pub struct Mutation {
-    kind: Kind,
-    expression: Result<Compiled, Fault>,
+pub struct PolicyMutation {
+    kind: PatchType,
+    expression: Result<CompilationResult, CompileError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PatchType {
     Apply,
     Patch,
 }
 
 /// The evaluated mutation.
 #[derive(Debug, PartialEq)]
-pub enum Change {
+pub enum MutationResult {
     /// An apply configuration, merged by server-side apply.
     Apply(Json),
     /// The operations of a JSON patch.
@@ -49,31 +49,31 @@ pub enum Change {
 }
 
 /// Returns the type that an `applyConfiguration` expression must have.
-pub(super) fn applied() -> Type {
-    Type::object_of(Patch("Object".to_owned()))
+pub(super) fn apply_configuration_type() -> Type {
+    Type::object_of(PatchObjectType("Object".to_owned()))
 }
 
 /// Returns the type that a `jsonPatch` expression must have.
-pub(super) fn operations() -> Type {
-    Type::list_of(Type::object_of(Patch("JSONPatch".to_owned())))
+pub(super) fn json_patch_type() -> Type {
+    Type::list_of(Type::object_of(PatchObjectType("JSONPatch".to_owned())))
 }
 
 impl MutatingPolicy {
     /// Compiles a policy. Compile errors are reported when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
         let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
-        let uses = Uses { params, authorizer: true, patches: false };
-        let mut compiler = Compiler::composed();
-        let composition = compiler.variables(variables(policy), uses);
-        let conditions = Conditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
-        let patches = Uses { patches: true, ..uses };
+        let uses = OptionalVariables { params, authorizer: true, patches: false };
+        let mut compiler = ExpressionCompiler::with_variables();
+        let composition = compiler.compile_variables(policy_variables(policy), uses);
+        let conditions = MatchConditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
+        let patches = OptionalVariables { patches: true, ..uses };
         let mutation = |mutation: &Json| {
             let expression = |field: &str| meta::string_at(mutation, &[field, "expression"]).to_owned();
             let (kind, source, returns) = match meta::string_at(mutation, &["patchType"]) {
-                "JSONPatch" => (Kind::Patch, expression("jsonPatch"), operations()),
-                _ => (Kind::Apply, expression("applyConfiguration"), applied()),
+                "JSONPatch" => (PatchType::Patch, expression("jsonPatch"), json_patch_type()),
+                _ => (PatchType::Apply, expression("applyConfiguration"), apply_configuration_type()),
             };
-            Mutation { kind, expression: compiler.compile(&source, patches, &[returns]) }
+            PolicyMutation { kind, expression: compiler.compile(&source, patches, &[returns]) }
         };
         Self {
             ignores_failure: meta::string_at(policy, &["spec", "failurePolicy"]) == "Ignore",
@@ -84,54 +84,67 @@ impl MutatingPolicy {
     }
 
     /// Evaluates the match conditions on a request.
-    pub fn matches(&self, input: &Input<'_>) -> Match {
-        match self.conditions.check_with(input, Some(&self.composition)) {
-            Match::Failed(_) if self.ignores_failure => Match::No,
+    pub fn match_request(&self, input: &AdmissionInput<'_>) -> MatchResult {
+        match self.conditions.evaluate_with(input, Some(&self.composition)) {
+            MatchResult::Failed(_) if self.ignores_failure => MatchResult::No,
             other => other,
         }
     }
 
     /// Evaluates one mutation; the error is the denial message.
-    pub fn change(&self, mutation: &Mutation, input: &Input<'_>) -> Result<Change, String> {
-        if let Err(fault) = &mutation.expression {
-            return Err(fault.to_string());
+    pub fn evaluate_mutation(
+        &self,
+        mutation: &PolicyMutation,
+        input: &AdmissionInput<'_>,
+    ) -> Result<MutationResult, EvaluationError> {
+        if let Err(error) = &mutation.expression {
+            return Err(EvaluationError::Result(error.to_string()));
         }
-        let shows = Shows { authorizer: true, namespace: true };
-        let mut scope = Scope::new(input, Some(&self.composition), shows, PER_POLICY);
-        let value = scope.evaluate(&mutation.expression).map_err(|error| error.to_string())??;
+        let bound = BoundVariables { authorizer: true, namespace: true };
+        let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, POLICY_COST_BUDGET);
+        let value =
+            scope.evaluate(&mutation.expression).map_err(|error| EvaluationError::Result(error.to_string()))??;
         match mutation.kind {
-            Kind::Apply => configuration(&value).map(Change::Apply),
-            Kind::Patch => patch(&value).map(Change::Patch),
+            PatchType::Apply => to_apply_configuration(&value).map(MutationResult::Apply),
+            PatchType::Patch => to_json_patch(&value).map(MutationResult::Patch),
         }
     }
 }
 
-fn configuration(value: &Value<'_>) -> Result<Json, String> {
+fn to_apply_configuration(value: &Value<'_>) -> Result<Json, EvaluationError> {
     if !matches!(value, Value::Struct(_)) {
-        return Err(format!("unsupported return type from ApplyConfiguration expression: {}", value.type_of()));
+        return Err(EvaluationError::Result(format!(
+            "unsupported return type from ApplyConfiguration expression: {}",
+            value.type_of()
+        )));
     }
-    names_fit(value)?;
-    json::document(value)
+    check_type_names(value)?;
+    json::to_json(value).map_err(|error| EvaluationError::Result(error.to_string()))
 }
 
-fn patch(value: &Value<'_>) -> Result<Json, String> {
+fn to_json_patch(value: &Value<'_>) -> Result<Json, EvaluationError> {
     let Value::List(list) = value else {
-        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+        return Err(EvaluationError::Result(
+            "type mismatch: JSONPatchType.expression should evaluate to array".to_owned(),
+        ));
     };
-    list.iter().map(|operation| self::operation(&operation)).collect::<Result<Vec<_>, _>>().map(Json::Array)
+    list.iter().map(|operation| self::to_patch_operation(&operation)).collect::<Result<Vec<_>, _>>().map(Json::Array)
 }
 
-fn operation(value: &Value<'_>) -> Result<Json, String> {
+fn to_patch_operation(value: &Value<'_>) -> Result<Json, EvaluationError> {
     let Value::Struct(made) = value else {
-        return Err("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned());
+        return Err(EvaluationError::Result(
+            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned(),
+        ));
     };
     let mut operation = Map::from_iter([("op".to_owned(), json!("")), ("path".to_owned(), json!(""))]);
     for (name, value) in &made.1 {
         match (&**name, value) {
             ("value", value) => {
-                names_fit(value)?;
-                let document = json::document(value).map_err(|why| {
-                    format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
+                check_type_names(value)?;
+                let document = json::to_json(value).map_err(|why| {
+                    let problem = "JSONPath valueExpression evaluated to a type that could not marshal to JSON";
+                    EvaluationError::Result(format!("{problem}: {why}"))
                 })?;
                 operation.insert("value".to_owned(), document);
             }
@@ -139,7 +152,7 @@ fn operation(value: &Value<'_>) -> Result<Json, String> {
             (name, Value::String(text)) => drop(operation.insert(name.to_owned(), text.to_string().into())),
             (name, other) => {
                 let got = other.type_of();
-                return Err(format!("unexpected type {got} for JSONPatchType '{name}' field"));
+                return Err(EvaluationError::Result(format!("unexpected type {got} for JSONPatchType '{name}' field")));
             }
         }
     }
@@ -147,18 +160,21 @@ fn operation(value: &Value<'_>) -> Result<Json, String> {
 }
 
 /// Checks that each object is constructed with the type of its field.
-fn names_fit(value: &Value<'_>) -> Result<(), String> {
+fn check_type_names(value: &Value<'_>) -> Result<(), EvaluationError> {
     let Value::Struct(made) = value else { return Ok(()) };
     let mut errors = Vec::new();
-    check_names(value, &made.0, &mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", errors.join("\n"))) }
+    collect_type_mismatches(value, &made.0, &mut errors);
+    match errors.as_slice() {
+        [] => Ok(()),
+        errors => Err(EvaluationError::Result(format!("type mismatch: {}", errors.join("\n")))),
+    }
 }
 
 /// Maximum number of reported type mismatches.
-const MOST_MISNAMED: usize = 100;
+const MAX_TYPE_MISMATCHES: usize = 100;
 
-fn check_names(value: &Value<'_>, expected: &str, errors: &mut Vec<String>) {
-    if errors.len() >= MOST_MISNAMED {
+fn collect_type_mismatches(value: &Value<'_>, expected: &str, errors: &mut Vec<String>) {
+    if errors.len() >= MAX_TYPE_MISMATCHES {
         return;
     }
     match value {
@@ -170,11 +186,11 @@ fn check_names(value: &Value<'_>, expected: &str, errors: &mut Vec<String>) {
                 ));
             }
             for (name, value) in &made.1 {
-                check_names(value, &format!("{expected}.{name}"), errors);
+                collect_type_mismatches(value, &format!("{expected}.{name}"), errors);
             }
         }
-        Value::List(list) => list.iter().for_each(|item| check_names(&item, expected, errors)),
-        Value::Map(map) => map.entries().iter().for_each(|(_, value)| check_names(value, expected, errors)),
+        Value::List(list) => list.iter().for_each(|item| collect_type_mismatches(&item, expected, errors)),
+        Value::Map(map) => map.entries().iter().for_each(|(_, value)| collect_type_mismatches(value, expected, errors)),
         _ => {}
     }
 }

@@ -1,24 +1,21 @@
-//! Variable bindings and cost budget of admission expressions.
+//! Variable activation and cost budget of admission expressions.
 
 use std::sync::Arc;
 
 use api::Value as Json;
 use cel::{Activation, Authorizer, Composition, CostTracker, ResourceAttributes, Value};
 
-use super::compiler::number;
-use crate::compile::{Compiled, Fault, PER_CALL};
+use super::compiler::variable_number;
+use crate::compile::{CompilationResult, CompileError, EvaluationError, PER_CALL_LIMIT};
 
 /// Cost budget of a policy's expressions, per binding and parameter.
-pub(super) const PER_POLICY: u64 = 10_000_000;
+pub(super) const POLICY_COST_BUDGET: u64 = 10_000_000;
 /// Cost budget of the match conditions of a webhook or a policy.
-pub(super) const PER_CONDITIONS: u64 = 2_500_000;
-
-const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
+pub(super) const CONDITIONS_COST_BUDGET: u64 = 2_500_000;
 
 /// The variables of admission expressions; absent values are null.
 #[derive(Clone)]
-pub struct Input<'a> {
+pub struct AdmissionInput<'a> {
     /// `object`: the object to be written.
     pub object: &'a Json,
     /// `oldObject`: the existing object.
@@ -38,68 +35,71 @@ pub struct Input<'a> {
 }
 
 /// The cost budget is exceeded; all results are discarded.
-#[derive(Debug)]
-pub(super) struct OutOfBudget;
-
-impl std::fmt::Display for OutOfBudget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(OUT_OF_BUDGET)
-    }
-}
+#[derive(Debug, thiserror::Error)]
+#[error("validation failed due to running out of cost budget, no further validation rules will be run")]
+pub(super) struct CostBudgetExceeded;
 
 /// The optional variables that are bound.
 #[derive(Clone, Copy)]
-pub(super) struct Shows {
+pub(super) struct BoundVariables {
     pub authorizer: bool,
     pub namespace: bool,
 }
 
 /// Evaluates several expressions that share variables and a cost budget.
-pub(super) struct Scope<'a> {
-    bindings: Activation<'a>,
+pub(super) struct EvaluationScope<'a> {
+    activation: Activation<'a>,
     /// The remaining cost budget.
-    pub left: u64,
+    pub remaining_budget: u64,
 }
 
-impl<'a> Scope<'a> {
-    pub fn new(input: &Input<'a>, composition: Option<&'a Composition>, shows: Shows, budget: u64) -> Self {
-        let mut bindings = Activation::new();
+impl<'a> EvaluationScope<'a> {
+    pub fn new(
+        input: &AdmissionInput<'a>,
+        composition: Option<&'a Composition>,
+        bound: BoundVariables,
+        budget: u64,
+    ) -> Self {
+        let mut activation = Activation::new();
         let document = |json: &'a Json| Value::from_json(json, None).unwrap_or(Value::Null);
-        bindings.bind_value(number::OBJECT, document(input.object));
-        bindings.bind_value(number::OLD_OBJECT, document(input.old_object));
-        bindings.bind_value(number::NAMESPACE, if shows.namespace { document(input.namespace) } else { Value::Null });
-        bindings.bind_value(number::REQUEST, document(input.request));
-        bindings.bind_value(number::PARAMS, document(input.params));
-        if shows.authorizer {
+        activation.bind_value(variable_number::OBJECT, document(input.object));
+        activation.bind_value(variable_number::OLD_OBJECT, document(input.old_object));
+        activation.bind_value(
+            variable_number::NAMESPACE,
+            if bound.namespace { document(input.namespace) } else { Value::Null },
+        );
+        activation.bind_value(variable_number::REQUEST, document(input.request));
+        activation.bind_value(variable_number::PARAMS, document(input.params));
+        if bound.authorizer {
             let authorizer = &input.authorizer;
-            bindings.bind_value(number::AUTHORIZER, Value::from_authorizer(authorizer.clone()));
+            activation.bind_value(variable_number::AUTHORIZER, Value::from_authorizer(authorizer.clone()));
             let check = Value::from_resource_check(authorizer.clone(), input.resource.clone());
-            bindings.bind_value(number::REQUEST_RESOURCE, check);
+            activation.bind_value(variable_number::REQUEST_RESOURCE, check);
         }
         if let Some(composition) = composition {
-            bindings.bind_composition(number::VARIABLES, composition, PER_CALL);
+            activation.bind_composition(variable_number::VARIABLES, composition, PER_CALL_LIMIT);
         }
-        Self { bindings, left: budget }
+        Self { activation, remaining_budget: budget }
     }
 
     /// Evaluates an expression; the inner error is its compile or evaluation error.
     pub fn evaluate(
         &mut self,
-        expression: &'a Result<Compiled, Fault>,
-    ) -> Result<Result<Value<'a>, String>, OutOfBudget> {
+        expression: &'a Result<CompilationResult, CompileError>,
+    ) -> Result<Result<Value<'a>, EvaluationError>, CostBudgetExceeded> {
         let compiled = match expression {
             Ok(compiled) => compiled,
-            Err(fault) => return Ok(Err(format!("compilation error: {fault}"))),
+            Err(error) => return Ok(Err(EvaluationError::Compilation(error.clone()))),
         };
-        let mut budget = CostTracker::new(PER_CALL);
-        let outcome = compiled.program.run(&self.bindings, &mut budget);
-        self.spend(self.bindings.take_composed_cost())?;
-        self.spend(budget.actual_cost())?;
-        Ok(outcome.map_err(|error| format!("expression '{}' resulted in error: {error}", compiled.source)))
+        let mut cost = CostTracker::new(PER_CALL_LIMIT);
+        let result = compiled.evaluate(&self.activation, &mut cost);
+        self.charge_cost(self.activation.take_composed_cost())?;
+        self.charge_cost(cost.actual_cost())?;
+        Ok(result)
     }
 
-    fn spend(&mut self, cost: u64) -> Result<(), OutOfBudget> {
-        self.left = self.left.checked_sub(cost).ok_or(OutOfBudget)?;
+    fn charge_cost(&mut self, cost: u64) -> Result<(), CostBudgetExceeded> {
+        self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(CostBudgetExceeded)?;
         Ok(())
     }
 }

@@ -1,23 +1,23 @@
 //! The CEL types of `request` and `namespaceObject`.
 
 use crate::record::{
-    Kind::{Any, Bool, Int, Record as Of, Records, Text, TextLists, TextMap, Texts, Time},
-    Record,
+    RecordFieldType::{Any, Bool, Int, Record as Of, Records, Text, TextLists, TextMap, Texts, Time},
+    RecordType,
 };
 
-const KIND: Record =
-    Record { name: "kubernetes.GroupVersionKind", fields: &[("group", Text), ("version", Text), ("kind", Text)] };
-const RESOURCE: Record = Record {
+const KIND: RecordType =
+    RecordType { name: "kubernetes.GroupVersionKind", fields: &[("group", Text), ("version", Text), ("kind", Text)] };
+const RESOURCE: RecordType = RecordType {
     name: "kubernetes.GroupVersionResource",
     fields: &[("group", Text), ("version", Text), ("resource", Text)],
 };
-const USER: Record = Record {
+const USER: RecordType = RecordType {
     name: "kubernetes.UserInfo",
     fields: &[("username", Text), ("uid", Text), ("groups", Texts), ("extra", TextLists)],
 };
 
 /// The type of `request`, without the objects, which are variables of their own.
-pub const REQUEST: Record = Record {
+pub const REQUEST: RecordType = RecordType {
     name: "kubernetes.AdmissionRequest",
     fields: &[
         ("kind", Of(&KIND)),
@@ -35,11 +35,11 @@ pub const REQUEST: Record = Record {
     ],
 };
 
-const CONDITION: Record = Record {
+const CONDITION: RecordType = RecordType {
     name: "kubernetes.NamespaceCondition",
     fields: &[("status", Text), ("type", Text), ("lastTransitionTime", Time), ("message", Text), ("reason", Text)],
 };
-const METADATA: Record = Record {
+const METADATA: RecordType = RecordType {
     name: "kubernetes.NamespaceMetadata",
     fields: &[
         ("name", Text),
@@ -58,14 +58,14 @@ const METADATA: Record = Record {
 };
 
 /// The type of `namespaceObject`, limited to the fields that upstream exposes.
-pub const NAMESPACE: Record = Record {
+pub const NAMESPACE: RecordType = RecordType {
     name: "kubernetes.Namespace",
     fields: &[
         ("metadata", Of(&METADATA)),
-        ("spec", Of(&Record { name: "kubernetes.NamespaceSpec", fields: &[("finalizers", Texts)] })),
+        ("spec", Of(&RecordType { name: "kubernetes.NamespaceSpec", fields: &[("finalizers", Texts)] })),
         (
             "status",
-            Of(&Record {
+            Of(&RecordType {
                 name: "kubernetes.NamespaceStatus",
                 fields: &[("conditions", Records(&CONDITION)), ("phase", Text)],
             }),

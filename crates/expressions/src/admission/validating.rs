@@ -4,46 +4,46 @@ use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
 
 use super::{
-    compiler::{Compiler, Uses},
-    conditions::{Conditions, Match},
-    scope::{Input, PER_POLICY, Scope, Shows},
+    compiler::{ExpressionCompiler, OptionalVariables},
+    conditions::{MatchConditions, MatchResult},
+    scope::{AdmissionInput, BoundVariables, CostBudgetExceeded, EvaluationScope, POLICY_COST_BUDGET},
 };
-use crate::compile::{Compiled, Fault};
+use crate::compile::{CompilationResult, CompileError, EvaluationError};
 
 /// Maximum length of a message from `messageExpression`, in bytes.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 
 /// A compiled `ValidatingAdmissionPolicy`.
 #[derive(Debug)]
 pub struct ValidatingPolicy {
     ignores_failure: bool,
     composition: Composition,
-    conditions: Conditions,
-    validations: Vec<Validation>,
-    annotations: Vec<(String, String, Result<Compiled, Fault>)>,
+    conditions: MatchConditions,
+    validations: Vec<PolicyValidation>,
+    annotations: Vec<(String, String, Result<CompilationResult, CompileError>)>,
 }
 
 #[derive(Debug)]
-struct Validation {
+struct PolicyValidation {
     source: String,
-    expression: Result<Compiled, Fault>,
+    expression: Result<CompilationResult, CompileError>,
     message: String,
-    message_expression: Option<Result<Compiled, Fault>>,
+    message_expression: Option<Result<CompilationResult, CompileError>>,
     reason: String,
 }
 
 /// Result of evaluating a policy on a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Judgement {
+pub struct ValidateResult {
     /// The decision of each validation.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<PolicyDecision>,
     /// The audit annotations.
-    pub annotations: Vec<Annotation>,
+    pub annotations: Vec<PolicyAuditAnnotation>,
 }
 
 /// The decision of a validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum PolicyDecision {
     /// The validation passes, or its failure is ignored by `failurePolicy`.
     Admit,
     /// The validation fails.
@@ -57,7 +57,7 @@ pub enum Decision {
 
 /// An audit annotation.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Annotation {
+pub enum PolicyAuditAnnotation {
     /// A key and its value.
     Publish(String, String),
     /// The error of an annotation that could not be evaluated.
@@ -68,14 +68,17 @@ impl ValidatingPolicy {
     /// Compiles a policy. Compile errors are reported when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
         let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
-        let (uses, plain) = (Uses { params, authorizer: true, patches: false }, Uses { params, ..Uses::default() });
-        let mut compiler = Compiler::composed();
-        let composition = compiler.variables(variables(policy), uses);
-        let conditions = Conditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
+        let (uses, plain) = (
+            OptionalVariables { params, authorizer: true, patches: false },
+            OptionalVariables { params, ..OptionalVariables::default() },
+        );
+        let mut compiler = ExpressionCompiler::with_variables();
+        let composition = compiler.compile_variables(policy_variables(policy), uses);
+        let conditions = MatchConditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
         let validation = |validation: &Json| {
             let text = |field: &str| meta::string_at(validation, &[field]);
             let message = text("messageExpression");
-            Validation {
+            PolicyValidation {
                 source: text("expression").to_owned(),
                 expression: compiler.compile(text("expression"), uses, &[Type::Bool]),
                 message: text("message").to_owned(),
@@ -102,77 +105,88 @@ impl ValidatingPolicy {
     }
 
     /// Evaluates the policy on a request, for one binding and one parameter.
-    pub fn judge(&self, input: &Input<'_>) -> Judgement {
-        match self.conditions.check_with(input, Some(&self.composition)) {
-            Match::Yes => {}
-            Match::No => return Judgement::default(),
-            Match::Failed(_) if self.ignores_failure => return Judgement::default(),
-            Match::Failed(why) => return self.failed(why),
+    pub fn validate_request(&self, input: &AdmissionInput<'_>) -> ValidateResult {
+        match self.conditions.evaluate_with(input, Some(&self.composition)) {
+            MatchResult::Yes => {}
+            MatchResult::No => return ValidateResult::default(),
+            MatchResult::Failed(_) if self.ignores_failure => return ValidateResult::default(),
+            MatchResult::Failed(why) => return self.failed_result(why),
         }
-        let decisions = match self.decisions(input) {
+        let decisions = match self.evaluate_validations(input) {
             Ok(decisions) => decisions,
-            Err(why) => return self.failed(why),
+            Err(error) => return self.failed_result(error.to_string()),
         };
-        match self.annotations(input) {
-            Ok(annotations) => Judgement { decisions, annotations },
-            Err(why) => self.failed(why),
+        match self.evaluate_audit_annotations(input) {
+            Ok(annotations) => ValidateResult { decisions, annotations },
+            Err(error) => self.failed_result(error.to_string()),
         }
     }
 
-    fn failed(&self, why: String) -> Judgement {
-        Judgement { decisions: vec![self.decision_for_error(why)], annotations: Vec::new() }
+    fn failed_result(&self, why: String) -> ValidateResult {
+        ValidateResult { decisions: vec![self.decision_for_error(why)], annotations: Vec::new() }
     }
 
-    fn decision_for_error(&self, message: String) -> Decision {
-        if self.ignores_failure { Decision::Admit } else { Decision::Deny { message, reason: String::new() } }
+    fn decision_for_error(&self, message: String) -> PolicyDecision {
+        if self.ignores_failure {
+            PolicyDecision::Admit
+        } else {
+            PolicyDecision::Deny { message, reason: String::new() }
+        }
     }
 
-    fn decisions(&self, input: &Input<'_>) -> Result<Vec<Decision>, String> {
-        let shows = Shows { authorizer: true, namespace: true };
-        let mut scope = Scope::new(input, Some(&self.composition), shows, PER_POLICY);
+    fn evaluate_validations(&self, input: &AdmissionInput<'_>) -> Result<Vec<PolicyDecision>, CostBudgetExceeded> {
+        let bound = BoundVariables { authorizer: true, namespace: true };
+        let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, POLICY_COST_BUDGET);
         let mut results = Vec::new();
         for validation in &self.validations {
-            results.push(scope.evaluate(&validation.expression).map_err(|error| error.to_string())?);
+            results.push(scope.evaluate(&validation.expression)?);
         }
-        let left = scope.left;
-        let messages = self.messages(input, left);
-        let decide = |(at, result): (usize, Result<Value<'_>, String>)| match (result, &messages) {
-            (Err(why), _) => self.decision_for_error(why),
+        let left = scope.remaining_budget;
+        let messages = self.evaluate_messages(input, left);
+        let decide = |(at, result): (usize, Result<Value<'_>, EvaluationError>)| match (result, &messages) {
+            (Err(error), _) => self.decision_for_error(error.to_string()),
             (Ok(_), Err(why)) => self.decision_for_error(format!("failed messageExpression: {why}")),
-            (Ok(Value::Bool(true)), _) => Decision::Admit,
-            (Ok(_), Ok(messages)) => self.validations[at].deny(messages[at].as_deref()),
+            (Ok(Value::Bool(true)), _) => PolicyDecision::Admit,
+            (Ok(_), Ok(messages)) => self.validations[at].deny_decision(messages[at].as_deref()),
         };
         Ok(results.into_iter().enumerate().map(decide).collect())
     }
 
     /// Evaluates each `messageExpression`; `None` if there is none or its result is unusable.
-    fn messages(&self, input: &Input<'_>, budget: u64) -> Result<Vec<Option<String>>, String> {
-        let shows = Shows { authorizer: false, namespace: true };
-        let mut scope = Scope::new(input, Some(&self.composition), shows, budget);
+    fn evaluate_messages(
+        &self,
+        input: &AdmissionInput<'_>,
+        budget: u64,
+    ) -> Result<Vec<Option<String>>, CostBudgetExceeded> {
+        let bound = BoundVariables { authorizer: false, namespace: true };
+        let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, budget);
         let mut messages = Vec::new();
         for validation in &self.validations {
             let Some(expression) = &validation.message_expression else {
                 messages.push(None);
                 continue;
             };
-            messages.push(match scope.evaluate(expression).map_err(|error| error.to_string())? {
-                Ok(Value::String(text)) => presentable(&text),
+            messages.push(match scope.evaluate(expression)? {
+                Ok(Value::String(text)) => valid_message(&text),
                 _ => None,
             });
         }
         Ok(messages)
     }
 
-    fn annotations(&self, input: &Input<'_>) -> Result<Vec<Annotation>, String> {
-        let shows = Shows { authorizer: false, namespace: true };
-        let mut scope = Scope::new(input, Some(&self.composition), shows, PER_POLICY);
+    fn evaluate_audit_annotations(
+        &self,
+        input: &AdmissionInput<'_>,
+    ) -> Result<Vec<PolicyAuditAnnotation>, CostBudgetExceeded> {
+        let bound = BoundVariables { authorizer: false, namespace: true };
+        let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, POLICY_COST_BUDGET);
         let mut annotations = Vec::new();
         for (key, _, expression) in &self.annotations {
-            match scope.evaluate(expression).map_err(|error| error.to_string())? {
+            match scope.evaluate(expression)? {
                 Ok(Value::String(text)) if !text.trim().is_empty() => {
-                    annotations.push(Annotation::Publish(key.clone(), text.trim().to_owned()));
+                    annotations.push(PolicyAuditAnnotation::Publish(key.clone(), text.trim().to_owned()));
                 }
-                Err(why) if !self.ignores_failure => annotations.push(Annotation::Failed(why)),
+                Err(why) if !self.ignores_failure => annotations.push(PolicyAuditAnnotation::Failed(why.to_string())),
                 _ => {}
             }
         }
@@ -180,25 +194,25 @@ impl ValidatingPolicy {
     }
 }
 
-impl Validation {
-    fn deny(&self, made: Option<&str>) -> Decision {
+impl PolicyValidation {
+    fn deny_decision(&self, made: Option<&str>) -> PolicyDecision {
         let message = match (made, self.message.trim()) {
             (Some(made), _) => made.to_owned(),
             (None, "") => format!("failed expression: {}", self.source.trim()),
             (None, message) => message.to_owned(),
         };
-        Decision::Deny { message, reason: self.reason.clone() }
+        PolicyDecision::Deny { message, reason: self.reason.clone() }
     }
 }
 
 /// Returns a message from `messageExpression`, unless it is empty, too long or has several lines.
-fn presentable(text: &str) -> Option<String> {
+fn valid_message(text: &str) -> Option<String> {
     let text = text.trim();
-    (!text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+    (!text.is_empty() && text.len() <= MAX_MESSAGE_LENGTH && !text.contains('\n')).then(|| text.to_owned())
 }
 
 /// Returns the names and expressions of a policy's variables.
-pub(crate) fn variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn policy_variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
     let text = |variable: &'_ Json, field: &str| meta::value_at(variable, &[field]).and_then(Json::as_str).is_some();
     meta::list_at(policy, &["spec", "variables"])
         .iter()

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use apiserver::{Audit, AuditMode, AuditPolicy, BatchSettings, LogSettings, Truncation, WebhookSettings};
+use apiserver::{Audit, AuditMode, AuditPolicy, BatchConfig, LogBackendConfig, TruncateConfig, WebhookBackendConfig};
 
 use super::{authentication::read_flag_file, options::path};
 use crate::flags::ParsedFlags;
@@ -11,16 +11,16 @@ use crate::flags::ParsedFlags;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the audit options.
-pub fn audit_options(given: &ParsedFlags<'_>) -> anyhow::Result<Audit> {
+pub fn audit_options(given: &ParsedFlags<'_>) -> anyhow::Result<AuditOptions> {
     let policy = read_flag_file(given, "audit-policy-file", AuditPolicy::parse)?;
     let (log, webhook) = (log_options(given)?, webhook_options(given)?);
     if policy.is_none() && (log.is_some() || webhook.is_some()) {
         tracing::warn!("no audit policy file provided, no events will be recorded");
     }
-    Ok(Audit { policy, log, webhook })
+    Ok(AuditOptions { policy, log, webhook })
 }
 
-fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogSettings>> {
+fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogBackendConfig>> {
     let Some(file) = given.text("audit-log-path") else { return Ok(None) };
     if let Some(format) = given.text("audit-log-format").filter(|format| format != "json") {
         bail!("--audit-log-format {format} is not supported: events are written as json");
@@ -28,7 +28,7 @@ fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogSettings>> {
     let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-log")?;
     let megabytes: u64 = parse_number(given, "audit-log-maxsize")?;
     let days: u32 = parse_number(given, "audit-log-maxage")?;
-    Ok(Some(LogSettings {
+    Ok(Some(LogBackendConfig {
         path: PathBuf::from(file),
         mode,
         batch,
@@ -40,21 +40,21 @@ fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogSettings>> {
     }))
 }
 
-fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<WebhookSettings>> {
+fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<WebhookBackendConfig>> {
     const FILE: &str = "audit-webhook-config-file";
     let Some(file) = path(given, FILE) else { return Ok(None) };
     let endpoint =
         apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-webhook")?;
     let pause = given.duration("audit-webhook-initial-backoff")?;
-    Ok(Some(WebhookSettings { endpoint: Arc::new(endpoint), mode, batch, truncation, pause }))
+    Ok(Some(WebhookBackendConfig { endpoint: Arc::new(endpoint), mode, batch, truncation, pause }))
 }
 
 /// Options that both backends have.
 struct SinkOptions {
     mode: AuditMode,
-    batch: BatchSettings,
-    truncation: Truncation,
+    batch: BatchConfig,
+    truncation: TruncateConfig,
 }
 
 impl SinkOptions {
@@ -75,7 +75,7 @@ impl SinkOptions {
         let throttled = given.bool(&flag("batch-throttle-enable"))?;
         let throttle =
             (parse_number(given, &flag("batch-throttle-qps"))?, parse_number(given, &flag("batch-throttle-burst"))?);
-        let batch = BatchSettings {
+        let batch = BatchConfig {
             buffer: parse_number(given, &flag("batch-buffer-size"))?,
             size: parse_number(given, &flag("batch-max-size"))?,
             wait: given.duration(&flag("batch-max-wait"))?,
@@ -85,7 +85,7 @@ impl SinkOptions {
             ensure!(batch.buffer > 0, "invalid audit batch {output} buffer size 0, must be a positive number");
             ensure!(batch.size > 0, "invalid audit batch {output} max batch size 0, must be a positive number");
         }
-        let truncation = Truncation {
+        let truncation = TruncateConfig {
             enabled: given.bool(&flag("truncate-enabled"))?,
             event: parse_number(given, &flag("truncate-max-event-size"))?,
             batch: parse_number(given, &flag("truncate-max-batch-size"))?,

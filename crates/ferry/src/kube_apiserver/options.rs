@@ -310,12 +310,12 @@ fn aggregation_options(given: &ParsedFlags<'_>) -> anyhow::Result<AggregationOpt
     Ok(AggregationOptions { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
 }
 
-fn load(given: &ParsedFlags<'_>) -> anyhow::Result<Load> {
+fn load(given: &ParsedFlags<'_>) -> anyhow::Result<FlowControlOptions> {
     let goaway_chance = given.value("goaway-chance")?.unwrap_or_default();
     ensure!((0.0..=0.02).contains(&goaway_chance), "--goaway-chance can not be less than 0 or greater than 0.02");
     let request_timeout = given.duration("request-timeout")?;
     ensure!(!request_timeout.is_zero(), "--request-timeout can not be negative or zero");
-    Ok(Load {
+    Ok(FlowControlOptions {
         reads: required_path(given, "max-requests-inflight")?,
         writes: required_path(given, "max-mutating-requests-inflight")?,
         fairness: given.bool("enable-priority-and-fairness")?,

@@ -224,8 +224,8 @@ fn resolve_tagged(tag: &str, text: &str, scalar: ResolvedScalar) -> Result<Resol
         ("float", scalar @ ResolvedScalar::Float(_)) => Ok(scalar),
         ("float", ResolvedScalar::Int(value)) => Ok(ResolvedScalar::Float(value as f64)),
         _ => {
-            let shown: String = text.chars().take(64).collect();
-            Err(YamlError::Value(format!("cannot decode !!str `{shown}` as a !!{tag}")))
+            let excerpt: String = text.chars().take(64).collect();
+            Err(YamlError::Value(format!("cannot decode !!str `{excerpt}` as a !!{tag}")))
         }
     }
 }

@@ -41,8 +41,8 @@ pub fn check_characters(text: &str) -> Result<(), YamlError> {
 
 /// Translates a syntax error; `mapping` tells whether the innermost open collection is a mapping.
 pub fn translate_syntax_error(text: &str, error: &ScanError, mapping: Option<bool>) -> YamlError {
-    let (line, told) = (error.marker().line(), error.info());
-    let info: &str = &told;
+    let (line, info) = (error.marker().line(), error.info());
+    let info: &str = &info;
     let at = |by: ErrorStage, index: usize, message: &str| {
         let line = match by {
             ErrorStage::Scanner if index > 0 => index + 1,

@@ -1,7 +1,7 @@
 //! Admission policies and webhook configurations: their CEL expressions must compile.
 
 use api::{Value, validate::FieldError};
-use expressions::admission::faults;
+use expressions::admission::validation;
 
 use super::Strategy;
 
@@ -14,18 +14,18 @@ pub struct WebhookConfigurationStrategy;
 
 impl Strategy for ValidatingPolicyStrategy {
     fn validate_object(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
-        faults::merge(errors, faults::of_validating(object, current));
+        validation::merge_errors(errors, validation::validate_validating_policy(object, current));
     }
 }
 
 impl Strategy for MutatingPolicyStrategy {
     fn validate_object(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
-        faults::merge(errors, faults::of_mutating(object, current));
+        validation::merge_errors(errors, validation::validate_mutating_policy(object, current));
     }
 }
 
 impl Strategy for WebhookConfigurationStrategy {
     fn validate_object(&self, object: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
-        faults::merge(errors, faults::of_webhooks(object, current));
+        validation::merge_errors(errors, validation::validate_webhooks(object, current));
     }
 }

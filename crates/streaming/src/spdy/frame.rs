@@ -18,7 +18,7 @@ const GOAWAY: u16 = 7;
 
 /// A received frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum SpdyFrame {
     /// Data of a stream.
     Data {
         /// Stream ID.
@@ -41,10 +41,10 @@ pub enum Frame {
 /// The peer does not speak SPDY/3.1, or sends oversized frames.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the stream is not SPDY/3.1: {0}")]
-pub struct Malformed(&'static str);
+pub struct MalformedFrame(&'static str);
 
 /// Takes one complete frame from `buffer`, if it contains one.
-pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
+pub fn decode_frame(buffer: &mut BytesMut) -> Result<Option<SpdyFrame>, MalformedFrame> {
     if buffer.len() < 8 {
         return Ok(None);
     }
@@ -52,7 +52,7 @@ pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
     let flags = buffer[4];
     let length = u32::from_be_bytes([0, buffer[5], buffer[6], buffer[7]]) as usize;
     if length > MAX_LENGTH {
-        return Err(Malformed("a frame is longer than 1 MiB"));
+        return Err(MalformedFrame("a frame is longer than 1 MiB"));
     }
     if buffer.len() < 8 + length {
         buffer.reserve(8 + length - buffer.len());
@@ -61,25 +61,25 @@ pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
     buffer.advance(8);
     let mut payload = buffer.split_to(length).freeze();
     if word >> 31 == 0 {
-        return Ok(Some(Frame::Data { stream: word, fin: flags & FIN != 0, data: payload }));
+        return Ok(Some(SpdyFrame::Data { stream: word, fin: flags & FIN != 0, data: payload }));
     }
     if (word >> 16) as u16 & 0x7fff != VERSION {
-        return Err(Malformed("a control frame of another version"));
+        return Err(MalformedFrame("a control frame of another version"));
     }
     let kind = word as u16;
     if matches!(kind, RST_STREAM | PING) && payload.len() < 4 {
-        return Err(Malformed("a control frame is too short"));
+        return Err(MalformedFrame("a control frame is too short"));
     }
     Ok(Some(match kind {
-        RST_STREAM => Frame::Reset(payload.get_u32() & 0x7fff_ffff),
-        PING => Frame::Ping(payload.get_u32()),
-        GOAWAY => Frame::GoAway,
-        _ => Frame::Other,
+        RST_STREAM => SpdyFrame::Reset(payload.get_u32() & 0x7fff_ffff),
+        PING => SpdyFrame::Ping(payload.get_u32()),
+        GOAWAY => SpdyFrame::GoAway,
+        _ => SpdyFrame::Other,
     }))
 }
 
 /// Encodes a data frame; `data` must be shorter than 16 MiB.
-pub fn data(stream: u32, fin: bool, data: &[u8]) -> Bytes {
+pub fn encode_data(stream: u32, fin: bool, data: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(8 + data.len());
     frame.put_u32(stream);
     frame.put_u32(u32::from(if fin { FIN } else { 0 }) << 24 | data.len() as u32);
@@ -88,19 +88,19 @@ pub fn data(stream: u32, fin: bool, data: &[u8]) -> Bytes {
 }
 
 /// Encodes a ping reply.
-pub fn ping(id: u32) -> Bytes {
-    control(PING, &id.to_be_bytes())
+pub fn encode_ping(id: u32) -> Bytes {
+    encode_control_frame(PING, &id.to_be_bytes())
 }
 
 /// Encodes SYN_STREAM frames; keeps the state of the zlib stream.
 #[derive(Default)]
-pub struct Opener {
+pub struct SynStreamEncoder {
     begun: bool,
 }
 
-impl Opener {
+impl SynStreamEncoder {
     /// Encodes a frame that opens `stream`; header names must be in lower case.
-    pub fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Bytes {
+    pub fn encode_syn_stream(&mut self, stream: u32, headers: &[(&str, &str)]) -> Bytes {
         let mut block = BytesMut::new();
         block.put_u32(headers.len() as u32);
         for text in headers.iter().flat_map(|(name, value)| [name, value]) {
@@ -114,14 +114,14 @@ impl Opener {
         if !std::mem::replace(&mut self.begun, true) {
             payload.put_slice(&[0x78, 0x01]); // zlib, no dictionary
         }
-        stored(&mut payload, &block);
-        stored(&mut payload, &[]);
-        control(SYN_STREAM, &payload)
+        write_stored_block(&mut payload, &block);
+        write_stored_block(&mut payload, &[]);
+        encode_control_frame(SYN_STREAM, &payload)
     }
 }
 
 /// Writes a stored deflate block of less than 64 KiB.
-fn stored(out: &mut BytesMut, data: &[u8]) {
+fn write_stored_block(out: &mut BytesMut, data: &[u8]) {
     let length = data.len() as u16;
     out.put_u8(0);
     out.put_u16_le(length);
@@ -129,7 +129,7 @@ fn stored(out: &mut BytesMut, data: &[u8]) {
     out.put_slice(data);
 }
 
-fn control(kind: u16, payload: &[u8]) -> Bytes {
+fn encode_control_frame(kind: u16, payload: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(8 + payload.len());
     frame.put_u16(0x8000 | VERSION);
     frame.put_u16(kind);
@@ -145,24 +145,24 @@ mod tests {
     #[test]
     fn frames_are_decoded_from_any_split() {
         let mut wire = BytesMut::new();
-        wire.put_slice(&data(5, false, b"hello"));
-        wire.put_slice(&ping(2));
-        wire.put_slice(&data(5, true, b""));
-        wire.put_slice(&control(RST_STREAM, &[0, 0, 0, 5, 0, 0, 0, 5]));
-        wire.put_slice(&control(4, &[0; 4]));
+        wire.put_slice(&encode_data(5, false, b"hello"));
+        wire.put_slice(&encode_ping(2));
+        wire.put_slice(&encode_data(5, true, b""));
+        wire.put_slice(&encode_control_frame(RST_STREAM, &[0, 0, 0, 5, 0, 0, 0, 5]));
+        wire.put_slice(&encode_control_frame(4, &[0; 4]));
         let mut buffer = BytesMut::new();
         let mut frames = Vec::new();
         for byte in wire {
             buffer.put_u8(byte);
-            frames.extend(decode(&mut buffer).unwrap());
+            frames.extend(decode_frame(&mut buffer).unwrap());
         }
         let hello = Bytes::from_static(b"hello");
         let expected = [
-            Frame::Data { stream: 5, fin: false, data: hello },
-            Frame::Ping(2),
-            Frame::Data { stream: 5, fin: true, data: Bytes::new() },
-            Frame::Reset(5),
-            Frame::Other,
+            SpdyFrame::Data { stream: 5, fin: false, data: hello },
+            SpdyFrame::Ping(2),
+            SpdyFrame::Data { stream: 5, fin: true, data: Bytes::new() },
+            SpdyFrame::Reset(5),
+            SpdyFrame::Other,
         ];
         assert_eq!(frames, expected);
     }
@@ -181,7 +181,7 @@ mod tests {
             }
             let mut buffer = BytesMut::from(&bytes[..]);
             let mut left = buffer.len();
-            while let Ok(Some(_)) = decode(&mut buffer) {
+            while let Ok(Some(_)) = decode_frame(&mut buffer) {
                 assert!(buffer.len() < left);
                 left = buffer.len();
             }
@@ -191,10 +191,10 @@ mod tests {
     #[test]
     fn malformed_frames_are_rejected() {
         let mut http = BytesMut::from(&b"\x80\x02\0\x01\0\0\0\0"[..]);
-        assert!(decode(&mut http).is_err());
+        assert!(decode_frame(&mut http).is_err());
         let mut long = BytesMut::from(&b"\0\0\0\x01\0\xff\xff\xff"[..]);
-        assert!(decode(&mut long).is_err());
+        assert!(decode_frame(&mut long).is_err());
         let mut short = BytesMut::from(&b"\x80\x03\0\x06\0\0\0\x01\0"[..]);
-        assert!(decode(&mut short).is_err());
+        assert!(decode_frame(&mut short).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! The SPDY/3.1 client for remote commands, which kubelets and container runtimes speak.
 //!
-//! [`connect`] opens the streams of Kubernetes' remote command protocol, version 4. Buffers are bounded both ways: a
+//! [`connect_command`] opens the streams of Kubernetes' remote command protocol, version 4. Buffers are bounded both ways: a
 //! consumer that does not read stops the container's output, and a container that does not read stops the input.
 
 mod frame;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use apiserver_core::{backend, backend::Backend, body::full_body};
 use bytes::{Bytes, BytesMut};
-use frame::Frame;
+use frame::SpdyFrame;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::TokioIo;
@@ -18,9 +18,9 @@ use tokio::{
     sync::{Mutex, mpsc},
 };
 
-use crate::Streams;
+use crate::RemoteCommandOptions;
 
-type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
+type UpgradedConnection = TokioIo<hyper::upgrade::Upgraded>;
 
 const PROTOCOL: &str = "v4.channel.k8s.io";
 /// Buffered output chunks, each at most 32 KiB.
@@ -32,7 +32,7 @@ const MAX_STATUS: usize = 64 << 10;
 
 /// A stream that cannot be opened or ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SpdyError {
     /// The kubelet cannot be reached.
     #[error("error sending request: {0}")]
     Backend(#[from] backend::BackendError),
@@ -50,12 +50,12 @@ pub enum Error {
     Refused(String),
     /// The kubelet switched to another protocol.
     #[error(transparent)]
-    Malformed(#[from] frame::Malformed),
+    Malformed(#[from] frame::MalformedFrame),
 }
 
 /// Output of the command, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum CommandOutput {
     /// Standard output.
     Stdout(Bytes),
     /// Standard error.
@@ -65,23 +65,23 @@ pub enum Output {
 }
 
 /// A running command.
-pub struct Command {
+pub struct RemoteCommand {
     /// Input of the command.
-    pub input: Input,
-    /// Output of the command; the last item is [`Output::Exit`].
-    pub output: mpsc::Receiver<Output>,
+    pub input: CommandInput,
+    /// Output of the command; the last item is [`CommandOutput::Exit`].
+    pub output: mpsc::Receiver<CommandOutput>,
 }
 
 /// The input of a command. Dropping it does not close the command's input.
 #[derive(Clone)]
-pub struct Input {
-    writer: Arc<Mutex<WriteHalf<Upgraded>>>,
-    ids: Ids,
+pub struct CommandInput {
+    writer: Arc<Mutex<WriteHalf<UpgradedConnection>>>,
+    ids: StreamIds,
 }
 
 /// Stream IDs: a client's are odd.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ids {
+struct StreamIds {
     error: u32,
     stdin: Option<u32>,
     stdout: Option<u32>,
@@ -89,32 +89,32 @@ struct Ids {
     resize: Option<u32>,
 }
 
-impl Input {
+impl CommandInput {
     /// Writes to the command's input; ignored without one.
-    pub async fn write(&self, mut data: &[u8]) -> Result<(), Error> {
+    pub async fn write_stdin(&self, mut data: &[u8]) -> Result<(), SpdyError> {
         let Some(stdin) = self.ids.stdin else { return Ok(()) };
         while !data.is_empty() {
             let (now, rest) = data.split_at(data.len().min(INPUT_FRAME));
-            self.send(frame::data(stdin, false, now)).await?;
+            self.send_frame(frame::encode_data(stdin, false, now)).await?;
             data = rest;
         }
         Ok(())
     }
 
     /// Closes the command's input; output continues.
-    pub async fn close(&self) -> Result<(), Error> {
+    pub async fn close_stdin(&self) -> Result<(), SpdyError> {
         let Some(stdin) = self.ids.stdin else { return Ok(()) };
-        self.send(frame::data(stdin, true, &[])).await
+        self.send_frame(frame::encode_data(stdin, true, &[])).await
     }
 
     /// Sends the terminal size; ignored without a terminal.
-    pub async fn resize(&self, width: u16, height: u16) -> Result<(), Error> {
+    pub async fn resize_terminal(&self, width: u16, height: u16) -> Result<(), SpdyError> {
         let Some(resize) = self.ids.resize else { return Ok(()) };
         let size = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
-        self.send(frame::data(resize, false, size.as_bytes())).await
+        self.send_frame(frame::encode_data(resize, false, size.as_bytes())).await
     }
 
-    async fn send(&self, frame: Bytes) -> Result<(), Error> {
+    async fn send_frame(&self, frame: Bytes) -> Result<(), SpdyError> {
         let mut writer = self.writer.lock().await;
         writer.write_all(&frame).await?;
         Ok(writer.flush().await?)
@@ -122,17 +122,21 @@ impl Input {
 }
 
 /// Opens the streams of a command at a kubelet. Dropping the output ends the connection.
-pub async fn connect(kubelet: &Backend, path: &str, streams: Streams) -> Result<Command, Error> {
-    let upgraded = upgrade(kubelet, path).await?;
+pub async fn connect_command(
+    kubelet: &Backend,
+    path: &str,
+    streams: RemoteCommandOptions,
+) -> Result<RemoteCommand, SpdyError> {
+    let upgraded = upgrade_to_spdy(kubelet, path).await?;
     let (reader, writer) = tokio::io::split(upgraded);
-    let mut ids = Ids::default();
-    let mut opener = frame::Opener::default();
+    let mut ids = StreamIds::default();
+    let mut opener = frame::SynStreamEncoder::default();
     let mut frames = Vec::new();
     let mut next = 1;
     let mut open = |kind: &str| {
         let id = next;
         next += 2;
-        frames.push(opener.open(id, &[("streamtype", kind)]));
+        frames.push(opener.encode_syn_stream(id, &[("streamtype", kind)]));
         id
     };
     ids.error = open("error");
@@ -140,17 +144,17 @@ pub async fn connect(kubelet: &Backend, path: &str, streams: Streams) -> Result<
     ids.stdout = streams.stdout.then(|| open("stdout"));
     ids.stderr = (streams.stderr && !streams.tty).then(|| open("stderr"));
     ids.resize = streams.tty.then(|| open("resize"));
-    let input = Input { writer: Arc::new(Mutex::new(writer)), ids };
+    let input = CommandInput { writer: Arc::new(Mutex::new(writer)), ids };
     for frame in frames {
-        input.send(frame).await?;
+        input.send_frame(frame).await?;
     }
     let (sender, output) = mpsc::channel(OUTPUT_BUFFER);
-    tokio::spawn(read(reader, input.clone(), sender));
-    Ok(Command { input, output })
+    tokio::spawn(read_frames(reader, input.clone(), sender));
+    Ok(RemoteCommand { input, output })
 }
 
 /// Upgrades to SPDY/3.1 and returns the connection.
-async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
+async fn upgrade_to_spdy(kubelet: &Backend, path: &str) -> Result<UpgradedConnection, SpdyError> {
     let request = Request::post(path)
         .header(header::HOST, kubelet.host_and_port())
         .header(header::CONNECTION, "Upgrade")
@@ -160,53 +164,57 @@ async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
     let response = kubelet.send_request(request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let body = Limited::new(response.into_body(), MAX_STATUS).collect().await.map(|body| body.to_bytes());
-        return Err(Error::Refused(String::from_utf8_lossy(&body.unwrap_or_default()).trim().to_owned()));
+        return Err(SpdyError::Refused(String::from_utf8_lossy(&body.unwrap_or_default()).trim().to_owned()));
     }
     Ok(TokioIo::new(hyper::upgrade::on(response).await?))
 }
 
 /// The state of the reader.
-struct Reading {
-    ids: Ids,
+struct FrameReader {
+    ids: StreamIds,
     status: BytesMut,
     /// Streams that the runtime has not closed.
     open: Vec<u32>,
 }
 
 /// Reads frames until the command's streams are closed, then sends the exit.
-async fn read(mut reader: ReadHalf<Upgraded>, input: Input, sender: mpsc::Sender<Output>) {
+async fn read_frames(
+    mut reader: ReadHalf<UpgradedConnection>,
+    input: CommandInput,
+    sender: mpsc::Sender<CommandOutput>,
+) {
     let ids = input.ids;
     let open = [Some(ids.error), ids.stdout, ids.stderr].into_iter().flatten().collect();
-    let mut reading = Reading { ids, status: BytesMut::new(), open };
+    let mut reading = FrameReader { ids, status: BytesMut::new(), open };
     let ended = tokio::select! {
-        ended = reading.run(&mut reader, &input, &sender) => ended,
+        ended = reading.read_until_closed(&mut reader, &input, &sender) => ended,
         () = sender.closed() => Ok(()),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "remote command: stream ended early");
     }
     // The receiver may be gone.
-    let _ = sender.send(Output::Exit(reading.status.freeze())).await;
+    let _ = sender.send(CommandOutput::Exit(reading.status.freeze())).await;
     // The peer may have closed the connection.
     let _ = input.writer.lock().await.shutdown().await;
 }
 
-impl Reading {
-    async fn run(
+impl FrameReader {
+    async fn read_until_closed(
         &mut self,
-        reader: &mut ReadHalf<Upgraded>,
-        input: &Input,
-        sender: &mpsc::Sender<Output>,
-    ) -> Result<(), Error> {
+        reader: &mut ReadHalf<UpgradedConnection>,
+        input: &CommandInput,
+        sender: &mpsc::Sender<CommandOutput>,
+    ) -> Result<(), SpdyError> {
         let mut buffer = BytesMut::with_capacity(64 << 10);
         while !self.open.is_empty() {
-            while let Some(frame) = frame::decode(&mut buffer)? {
+            while let Some(frame) = frame::decode_frame(&mut buffer)? {
                 match frame {
-                    Frame::Data { stream, fin, data } => self.take(stream, fin, data, sender).await,
-                    Frame::Reset(stream) => self.open.retain(|open| *open != stream),
-                    Frame::Ping(id) => input.send(frame::ping(id)).await?,
-                    Frame::GoAway => return Ok(()),
-                    Frame::Other => {}
+                    SpdyFrame::Data { stream, fin, data } => self.handle_data(stream, fin, data, sender).await,
+                    SpdyFrame::Reset(stream) => self.open.retain(|open| *open != stream),
+                    SpdyFrame::Ping(id) => input.send_frame(frame::encode_ping(id)).await?,
+                    SpdyFrame::GoAway => return Ok(()),
+                    SpdyFrame::Other => {}
                 }
             }
             if !self.open.is_empty() && reader.read_buf(&mut buffer).await? == 0 {
@@ -216,12 +224,13 @@ impl Reading {
         Ok(())
     }
 
-    async fn take(&mut self, stream: u32, fin: bool, data: Bytes, sender: &mpsc::Sender<Output>) {
+    async fn handle_data(&mut self, stream: u32, fin: bool, data: Bytes, sender: &mpsc::Sender<CommandOutput>) {
         if stream == self.ids.error {
             let room = MAX_STATUS - self.status.len();
             self.status.extend_from_slice(&data[..data.len().min(room)]);
         } else if !data.is_empty() {
-            let output = if Some(stream) == self.ids.stderr { Output::Stderr(data) } else { Output::Stdout(data) };
+            let output =
+                if Some(stream) == self.ids.stderr { CommandOutput::Stderr(data) } else { CommandOutput::Stdout(data) };
             // The caller notices a dropped receiver.
             let _ = sender.send(output).await;
         }

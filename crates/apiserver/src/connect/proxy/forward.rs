@@ -4,7 +4,7 @@ use api::status::Status;
 use apiserver_core::{Body, BodyError, backend::Backend};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
-use streaming::join;
+use streaming::upgrade_proxy;
 
 use super::{NO_CACHE, html, rewrite::LinkRewriter};
 
@@ -30,8 +30,8 @@ pub async fn forward_request(
     links: &LinkRewriter,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let mut headers = join::headers(&request, backend);
-    join::strip(&mut headers);
+    let mut headers = upgrade_proxy::forwarded_headers(&request, backend);
+    upgrade_proxy::strip_hop_by_hop_headers(&mut headers);
     // Only uncompressed HTML can be rewritten.
     if accepts_html(&headers) {
         headers.remove(header::ACCEPT_ENCODING);
@@ -46,11 +46,11 @@ pub async fn forward_request(
     *passed.method_mut() = method;
     *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("invalid path {path:?}: {error}")))?;
     *passed.headers_mut() = headers;
-    join::append_client(&mut passed, client.as_ref());
+    upgrade_proxy::append_forwarded_for(&mut passed, client.as_ref());
     let unreachable = |error| Status::service_unavailable(format!("error trying to reach service: {error}"));
     let answer = backend.send_request(passed).await.map_err(unreachable)?;
     let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
-    join::strip(answer.headers_mut());
+    upgrade_proxy::strip_hop_by_hop_headers(answer.headers_mut());
     answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(NO_CACHE));
     for name in CORS_HEADERS {
         answer.headers_mut().remove(*name);

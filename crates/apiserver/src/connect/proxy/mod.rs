@@ -9,7 +9,7 @@ use api::status::Status;
 use apiserver_core::{Body, body::full_body, request::ResourceRequest};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use rewrite::LinkRewriter;
-use streaming::join;
+use streaming::upgrade_proxy;
 
 use crate::Server;
 
@@ -26,9 +26,10 @@ pub async fn handle_proxy(
     let whole = request.uri().path().to_owned();
     let (prefix, path) = split_proxy_path(target, &whole);
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
-    if join::is_upgrade(request.headers()) {
+    if upgrade_proxy::is_upgrade_request(request.headers()) {
         let path = if path.is_empty() { "/" } else { &path };
-        return join::upgrade(&server.shared.stopping, &backend, &format!("{path}{query}"), request).await;
+        return upgrade_proxy::proxy_upgrade(&server.shared.stopping, &backend, &format!("{path}{query}"), request)
+            .await;
     }
     if path.is_empty() && matches!(*request.method(), Method::GET | Method::HEAD) {
         return redirect_to_slash(&format!("{whole}/{query}"));

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use super::{LogSettings, Policy, WebhookSettings};
+use super::{LogBackendConfig, Policy, WebhookBackendConfig};
 
 /// The audit policy and backends.
 #[derive(Clone, Debug, Default)]
-pub struct Audit {
+pub struct AuditOptions {
     /// The policy; `None` disables auditing.
     pub policy: Option<Policy>,
     /// Log backend.
-    pub log: Option<LogSettings>,
+    pub log: Option<LogBackendConfig>,
     /// Webhook backend.
-    pub webhook: Option<WebhookSettings>,
+    pub webhook: Option<WebhookBackendConfig>,
 }
 
 /// The mode of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum BackendMode {
     /// Events are buffered and written in batches.
     Batch,
     /// Events are written before the request continues.
@@ -29,7 +29,7 @@ pub enum Mode {
 
 /// Batching of events.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchSettings {
+pub struct BatchConfig {
     /// Buffer size; events beyond it are lost.
     pub buffer: usize,
     /// Maximum batch size.
@@ -42,7 +42,7 @@ pub struct BatchSettings {
 
 /// Truncation of large events.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Truncation {
+pub struct TruncateConfig {
     /// Whether truncation is enabled.
     pub enabled: bool,
     /// Maximum event size in bytes.

@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use super::level::{Demand, Level};
+use super::priority_level::{PriorityLevel, SeatDemand};
 
 /// Recomputes the seats of all levels.
-pub fn lend(levels: &[&Arc<Level>], total: usize) {
-    let demands: Vec<Demand> = levels.iter().map(|level| level.demand()).collect();
-    for (level, limit) in levels.iter().zip(shares(&demands, total)) {
+pub fn update_borrowing(levels: &[&Arc<PriorityLevel>], total: usize) {
+    let demands: Vec<SeatDemand> = levels.iter().map(|level| level.take_demand()).collect();
+    for (level, limit) in levels.iter().zip(compute_fair_allocations(&demands, total)) {
         level.set_limit(limit);
     }
 }
 
 /// Returns the seats of each level.
-fn shares(demands: &[Demand], total: usize) -> Vec<usize> {
-    let share = |demand: &Demand, fraction: f64| {
+fn compute_fair_allocations(demands: &[SeatDemand], total: usize) -> Vec<usize> {
+    let share = |demand: &SeatDemand, fraction: f64| {
         let target = demand.wanted.max(demand.lower as f64).max(1.0) * fraction;
         target.clamp(demand.lower as f64, demand.upper.max(demand.lower) as f64)
     };
@@ -35,21 +35,21 @@ fn shares(demands: &[Demand], total: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn demand(lower: usize, upper: usize, wanted: f64) -> Demand {
-        Demand { lower, upper, wanted, exempt: false }
+    fn seat_demand(lower: usize, upper: usize, wanted: f64) -> SeatDemand {
+        SeatDemand { lower, upper, wanted, exempt: false }
     }
 
     #[test]
     fn idle_lendable_seats_are_lent() {
-        let got = shares(&[demand(50, 100, 0.0), demand(50, 100, 100.0)], 100);
+        let got = compute_fair_allocations(&[seat_demand(50, 100, 0.0), seat_demand(50, 100, 100.0)], 100);
         assert_eq!(got, [50, 50]);
-        let got = shares(&[demand(10, 100, 0.0), demand(50, 100, 100.0)], 100);
+        let got = compute_fair_allocations(&[seat_demand(10, 100, 0.0), seat_demand(50, 100, 100.0)], 100);
         assert!(got[0] >= 10 && got[1] > 80 && got.iter().sum::<usize>() <= 101, "{got:?}");
     }
 
     #[test]
     fn borrowing_limit_is_respected() {
-        let got = shares(&[demand(0, 100, 0.0), demand(10, 20, 1000.0)], 100);
+        let got = compute_fair_allocations(&[seat_demand(0, 100, 0.0), seat_demand(10, 20, 1000.0)], 100);
         assert_eq!(got[1], 20);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Limits of concurrent requests and their durations.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct FlowControlOptions {
     /// Maximum concurrent reads.
     pub reads: usize,
     /// Maximum concurrent writes.
@@ -19,7 +19,7 @@ pub struct Load {
     pub goaway_chance: f64,
 }
 
-impl Default for Load {
+impl Default for FlowControlOptions {
     fn default() -> Self {
         Self {
             reads: 400,
@@ -32,9 +32,9 @@ impl Default for Load {
     }
 }
 
-impl Load {
+impl FlowControlOptions {
     /// Returns a random watch duration, so that watches do not all end at once.
-    pub fn watch_seconds(&self) -> u64 {
+    pub fn random_watch_seconds(&self) -> u64 {
         let least = self.watch_timeout.as_secs().max(1);
         least + fastrand::u64(..least)
     }

@@ -10,7 +10,7 @@ use api::Value;
 use apiserver_core::{cache_index::Indexer, loopback::ObjectKey};
 use tokio_util::sync::CancellationToken;
 
-use super::{FlowController, State, config::Config, level::Level};
+use super::{ControllerState, FlowController, config::FlowControlConfig, priority_level::PriorityLevel};
 
 /// The flow-control resources.
 pub const RESOURCES: [&str; 2] = ["prioritylevelconfigurations", "flowschemas"];
@@ -19,34 +19,34 @@ pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const LENDING: Duration = Duration::from_secs(10);
 
 /// The indexed objects and the state built from them.
-pub struct Objects {
+pub struct ConfigIndex {
     schemas: BTreeMap<String, Value>,
     levels: BTreeMap<String, Value>,
     /// The state after the last change.
-    pub state: Arc<State>,
+    pub state: Arc<ControllerState>,
     /// Seats of all levels together.
     seats: usize,
 }
 
-impl Objects {
+impl ConfigIndex {
     /// Without objects, requests are not limited.
     pub fn new(seats: usize) -> Self {
-        let state = Arc::new(State { config: Config::default(), levels: HashMap::new() });
+        let state = Arc::new(ControllerState { config: FlowControlConfig::default(), levels: HashMap::new() });
         Self { schemas: BTreeMap::new(), levels: BTreeMap::new(), state, seats }
     }
 
-    fn of(&mut self, place: ObjectKey<'_>) -> &mut BTreeMap<String, Value> {
+    fn objects_mut(&mut self, place: ObjectKey<'_>) -> &mut BTreeMap<String, Value> {
         if place.resource.name == "flowschemas" { &mut self.schemas } else { &mut self.levels }
     }
 }
 
-impl Indexer for Objects {
+impl Indexer for ConfigIndex {
     fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
-        self.of(place).insert(place.name.to_owned(), object.clone());
+        self.objects_mut(place).insert(place.name.to_owned(), object.clone());
     }
 
     fn remove_object(&mut self, place: ObjectKey<'_>) {
-        self.of(place).remove(place.name);
+        self.objects_mut(place).remove(place.name);
     }
 
     fn clear(&mut self) {
@@ -56,22 +56,22 @@ impl Indexer for Objects {
 
     /// Levels keep their requests and get new shares.
     fn rebuild(&mut self) {
-        let config = Config::of(self.schemas.values(), self.levels.values());
+        let config = FlowControlConfig::from_objects(self.schemas.values(), self.levels.values());
         let shares: u64 = config.levels.values().map(|level| level.shares).sum();
         let mut levels = HashMap::new();
         for (name, wanted) in &config.levels {
             let nominal = (self.seats as u64 * wanted.shares).div_ceil(shares.max(1));
-            let level = self.state.levels.get(name).cloned().unwrap_or_else(|| Arc::new(Level::new(name)));
-            level.configure(wanted, usize::try_from(nominal).unwrap_or(usize::MAX), self.seats);
+            let level = self.state.levels.get(name).cloned().unwrap_or_else(|| Arc::new(PriorityLevel::new(name)));
+            level.apply_config(wanted, usize::try_from(nominal).unwrap_or(usize::MAX), self.seats);
             levels.insert(name.clone(), level);
         }
-        self.state = Arc::new(State { config, levels });
+        self.state = Arc::new(ControllerState { config, levels });
     }
 }
 
 /// Lends idle seats until `shutdown`.
-pub async fn run(flow: Arc<FlowController>, shutdown: CancellationToken) {
+pub async fn run_seat_borrowing(flow: Arc<FlowController>, shutdown: CancellationToken) {
     while shutdown.run_until_cancelled(tokio::time::sleep(LENDING)).await.is_some() {
-        flow.lend();
+        flow.update_borrowing();
     }
 }

@@ -9,13 +9,13 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{
-    config::{LevelConfig, Queuing},
-    queues::Queues,
+    config::{PriorityLevelConfig, QueuingConfig},
+    queue_set::QueueSet,
 };
 
 /// The reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refused {
+pub enum RejectReason {
     /// All seats are taken, and the level does not queue.
     NoSeats,
     /// The queue is full.
@@ -25,12 +25,12 @@ pub enum Refused {
 }
 
 /// A priority level.
-pub struct Level {
+pub struct PriorityLevel {
     name: Arc<str>,
-    inner: Mutex<Inner>,
+    inner: Mutex<LevelState>,
 }
 
-struct Inner {
+struct LevelState {
     exempt: bool,
     /// Nominal seats.
     nominal: usize,
@@ -46,20 +46,20 @@ struct Inner {
     peak: usize,
     /// Smoothed demand.
     expected: f64,
-    queuing: Option<Queuing>,
-    queues: Option<Queues<Waiter>>,
-    counts: BTreeMap<Arc<str>, Counts>,
+    queuing: Option<QueuingConfig>,
+    queues: Option<QueueSet<QueuedRequest>>,
+    counts: BTreeMap<Arc<str>, FlowSchemaCounts>,
 }
 
-struct Waiter {
+struct QueuedRequest {
     width: usize,
     schema: Arc<str>,
-    go: oneshot::Sender<Seats>,
+    go: oneshot::Sender<HeldSeats>,
 }
 
 /// Metrics of a flow schema.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct FlowSchemaCounts {
     /// Dispatched requests.
     pub dispatched: u64,
     /// Executing requests.
@@ -67,13 +67,13 @@ pub struct Counts {
     /// Their seats.
     pub seats: usize,
     /// Rejected requests by reason.
-    pub refused: BTreeMap<Refused, u64>,
+    pub refused: BTreeMap<RejectReason, u64>,
     /// Waiting requests.
     pub waiting: usize,
 }
 
 /// A snapshot of a level, for metrics.
-pub struct View {
+pub struct LevelSnapshot {
     /// Name.
     pub name: Arc<str>,
     /// Nominal seats.
@@ -85,31 +85,31 @@ pub struct View {
     /// Current seats.
     pub limit: usize,
     /// Metrics by flow schema.
-    pub counts: BTreeMap<Arc<str>, Counts>,
+    pub counts: BTreeMap<Arc<str>, FlowSchemaCounts>,
 }
 
 /// Seats that are held until drop.
-pub struct Seats {
-    level: Arc<Level>,
+pub struct HeldSeats {
+    level: Arc<PriorityLevel>,
     width: usize,
     schema: Arc<str>,
 }
 
-impl Drop for Seats {
+impl Drop for HeldSeats {
     fn drop(&mut self) {
-        let mut inner = self.level.lock();
+        let mut inner = self.level.lock_state();
         inner.taken -= self.width;
         let counts = inner.counts.entry(self.schema.clone()).or_default();
         counts.executing -= 1;
         counts.seats -= self.width;
-        Level::dispatch(&self.level, inner);
+        PriorityLevel::dispatch_requests(&self.level, inner);
     }
 }
 
-impl Level {
+impl PriorityLevel {
     /// A level without seats, until it is configured.
     pub fn new(name: &str) -> Self {
-        let inner = Inner {
+        let inner = LevelState {
             exempt: false,
             nominal: 0,
             lower: 0,
@@ -130,13 +130,13 @@ impl Level {
         self.name.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock_state(&self) -> MutexGuard<'_, LevelState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies a configuration. Requests in queues of another shape are admitted at once.
-    pub fn configure(self: &Arc<Self>, config: &LevelConfig, nominal: usize, total: usize) {
-        let mut inner = self.lock();
+    pub fn apply_config(self: &Arc<Self>, config: &PriorityLevelConfig, nominal: usize, total: usize) {
+        let mut inner = self.lock_state();
         let percent = |share: u64| (nominal as f64 * share as f64 / 100.0).round() as usize;
         inner.exempt = config.exempt;
         inner.lower = nominal - percent(config.lendable).min(nominal);
@@ -147,61 +147,63 @@ impl Level {
         }
         if inner.queuing != config.queuing {
             inner.queuing = config.queuing;
-            let old = std::mem::replace(&mut inner.queues, config.queuing.map(Queues::new));
+            let old = std::mem::replace(&mut inner.queues, config.queuing.map(QueueSet::new));
             if let Some(mut old) = old {
                 // Permits of cancelled waiters take the lock when they drop, so they drop outside of it.
-                let gone: Vec<Seats> = std::iter::from_fn(|| old.pop(|_| true))
-                    .filter_map(|waiter| self.seat(&mut inner, waiter))
+                let gone: Vec<HeldSeats> = std::iter::from_fn(|| old.dequeue_request(|_| true))
+                    .filter_map(|waiter| self.grant_seats(&mut inner, waiter))
                     .collect();
                 drop(inner);
                 drop(gone);
-                inner = self.lock();
+                inner = self.lock_state();
             }
         }
-        Self::dispatch(self, inner);
+        Self::dispatch_requests(self, inner);
     }
 
     /// Takes seats, waiting for at most `wait`.
-    pub async fn enter(
+    pub async fn start_request(
         self: &Arc<Self>,
         schema: &Arc<str>,
         hash: u64,
         width: usize,
-        patience: Duration,
-    ) -> Result<Seats, Refused> {
+        queue_wait: Duration,
+    ) -> Result<HeldSeats, RejectReason> {
         let waiting = {
-            let mut inner = self.lock();
+            let mut inner = self.lock_state();
             let width = if inner.exempt { width } else { width.min(inner.limit.max(1)) };
-            if inner.exempt || (inner.fits(width) && inner.queues.as_ref().is_none_or(Queues::is_empty)) {
-                return Ok(self.sit(&mut inner, schema.clone(), width));
+            if inner.exempt
+                || (inner.can_accommodate_seats(width) && inner.queues.as_ref().is_none_or(QueueSet::is_empty))
+            {
+                return Ok(self.take_seats(&mut inner, schema.clone(), width));
             }
-            self.wait(&mut inner, schema, hash, width)?
+            self.enqueue_request(&mut inner, schema, hash, width)?
         };
-        match tokio::time::timeout(patience, waiting).await {
+        match tokio::time::timeout(queue_wait, waiting).await {
             Ok(Ok(seats)) => Ok(seats),
             Ok(Err(_)) | Err(_) => {
-                let mut inner = self.lock();
+                let mut inner = self.lock_state();
                 let counts = inner.counts.entry(schema.clone()).or_default();
-                *counts.refused.entry(Refused::TooLong).or_default() += 1;
-                Err(Refused::TooLong)
+                *counts.refused.entry(RejectReason::TooLong).or_default() += 1;
+                Err(RejectReason::TooLong)
             }
         }
     }
 
-    fn wait(
+    fn enqueue_request(
         &self,
-        inner: &mut Inner,
+        inner: &mut LevelState,
         schema: &Arc<str>,
         hash: u64,
         width: usize,
-    ) -> Result<oneshot::Receiver<Seats>, Refused> {
+    ) -> Result<oneshot::Receiver<HeldSeats>, RejectReason> {
         let (go, waiting) = oneshot::channel();
-        let waiter = Waiter { width, schema: schema.clone(), go };
+        let waiter = QueuedRequest { width, schema: schema.clone(), go };
         let refused = match &mut inner.queues {
-            None => Some(Refused::NoSeats),
+            None => Some(RejectReason::NoSeats),
             Some(queues) => {
-                let pushed = queues.push(hash, width, waiter, |waiter| waiter.go.is_closed());
-                pushed.err().map(|_| Refused::QueueFull)
+                let pushed = queues.enqueue_request(hash, width, waiter, |waiter| waiter.go.is_closed());
+                pushed.err().map(|_| RejectReason::QueueFull)
             }
         };
         if let Some(refused) = refused {
@@ -209,35 +211,35 @@ impl Level {
             *counts.refused.entry(refused).or_default() += 1;
             return Err(refused);
         }
-        inner.note_demand();
+        inner.record_demand();
         Ok(waiting)
     }
 
-    fn sit(self: &Arc<Self>, inner: &mut Inner, schema: Arc<str>, width: usize) -> Seats {
+    fn take_seats(self: &Arc<Self>, inner: &mut LevelState, schema: Arc<str>, width: usize) -> HeldSeats {
         inner.taken += width;
-        inner.note_demand();
+        inner.record_demand();
         let counts = inner.counts.entry(schema.clone()).or_default();
         counts.dispatched += 1;
         counts.executing += 1;
         counts.seats += width;
-        Seats { level: self.clone(), width, schema }
+        HeldSeats { level: self.clone(), width, schema }
     }
 
     /// Grants seats to a waiter; those of a cancelled waiter return shortly.
-    fn seat(self: &Arc<Self>, inner: &mut Inner, waiter: Waiter) -> Option<Seats> {
-        let seats = self.sit(inner, waiter.schema, waiter.width);
+    fn grant_seats(self: &Arc<Self>, inner: &mut LevelState, waiter: QueuedRequest) -> Option<HeldSeats> {
+        let seats = self.take_seats(inner, waiter.schema, waiter.width);
         waiter.go.send(seats).err()
     }
 
     /// Admits waiters that fit. Permits of cancelled waiters drop outside of the lock and dispatch again.
-    fn dispatch(this: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+    fn dispatch_requests(this: &Arc<Self>, mut inner: MutexGuard<'_, LevelState>) {
         let mut unwanted = Vec::new();
         loop {
             let (taken, limit) = (inner.taken, inner.limit);
-            let fits = |waiter: &Waiter| waiter.go.is_closed() || taken == 0 || taken + waiter.width <= limit;
-            let Some(waiter) = inner.queues.as_mut().and_then(|queues| queues.pop(fits)) else { break };
+            let fits = |waiter: &QueuedRequest| waiter.go.is_closed() || taken == 0 || taken + waiter.width <= limit;
+            let Some(waiter) = inner.queues.as_mut().and_then(|queues| queues.dequeue_request(fits)) else { break };
             if !waiter.go.is_closed() {
-                unwanted.extend(this.seat(&mut inner, waiter));
+                unwanted.extend(this.grant_seats(&mut inner, waiter));
             }
         }
         drop(inner);
@@ -245,30 +247,30 @@ impl Level {
     }
 
     /// Returns the demand for lending and resets the peak.
-    pub fn demand(&self) -> Demand {
-        let mut inner = self.lock();
+    pub fn take_demand(&self) -> SeatDemand {
+        let mut inner = self.lock_state();
         let peak = std::mem::replace(&mut inner.peak, 0);
-        inner.note_demand();
+        inner.record_demand();
         // Demand decays slowly.
         inner.expected = (peak as f64).max(0.977 * inner.expected + 0.023 * peak as f64);
-        Demand { lower: inner.lower, upper: inner.upper, wanted: inner.expected, exempt: inner.exempt }
+        SeatDemand { lower: inner.lower, upper: inner.upper, wanted: inner.expected, exempt: inner.exempt }
     }
 
     /// Sets the current seats.
     pub fn set_limit(self: &Arc<Self>, limit: usize) {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.limit = limit;
-        Self::dispatch(self, inner);
+        Self::dispatch_requests(self, inner);
     }
 
     /// Returns a snapshot.
-    pub fn view(&self) -> View {
-        let inner = self.lock();
+    pub fn take_snapshot(&self) -> LevelSnapshot {
+        let inner = self.lock_state();
         let mut counts = inner.counts.clone();
-        for waiter in inner.queues.iter().flat_map(Queues::waiters).filter(|waiter| !waiter.go.is_closed()) {
+        for waiter in inner.queues.iter().flat_map(QueueSet::waiting_requests).filter(|waiter| !waiter.go.is_closed()) {
             counts.entry(waiter.schema.clone()).or_default().waiting += 1;
         }
-        View {
+        LevelSnapshot {
             name: self.name.clone(),
             nominal: inner.nominal,
             lower: inner.lower,
@@ -281,7 +283,7 @@ impl Level {
 
 /// The demand of a level.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand {
+pub struct SeatDemand {
     /// Minimum seats.
     pub lower: usize,
     /// Maximum seats.
@@ -292,13 +294,13 @@ pub struct Demand {
     pub exempt: bool,
 }
 
-impl Inner {
-    fn fits(&self, width: usize) -> bool {
+impl LevelState {
+    fn can_accommodate_seats(&self, width: usize) -> bool {
         self.taken == 0 && self.limit > 0 || self.taken + width <= self.limit
     }
 
-    fn note_demand(&mut self) {
-        let waiting = self.queues.as_ref().map_or(0, Queues::width);
+    fn record_demand(&mut self) {
+        let waiting = self.queues.as_ref().map_or(0, QueueSet::waiting_seats);
         self.peak = self.peak.max(self.taken + waiting);
     }
 }
