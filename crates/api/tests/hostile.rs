@@ -1,6 +1,7 @@
 //! Mutated client input: no decoder or patch panics, and none allocates more than 64 MiB for an input under 3 MiB.
 //! `FERRY_FUZZ` sets the number of executions per target, `FERRY_FUZZ_TARGET` picks one.
 
+#[path = "it/generate/mod.rs"]
 mod generate;
 mod mutate;
 
@@ -12,10 +13,11 @@ use std::{
 use fastrand::Rng;
 use ferry_api::{
     apply,
-    decode::{self, BodyFormat, FieldValidation},
+    decode::{self, FieldValidation},
     json,
     patch::PatchType,
     protobuf,
+    request_body::{self, BodyFormat},
     schema::{TypeId, schema},
     selector::{FieldSelector, LabelSelector},
     yaml,
@@ -123,7 +125,7 @@ fn parse_selectors(bytes: &[u8], ty: TypeId) {
 fn read_body(bytes: &[u8], ty: TypeId) {
     let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
     for format in [BodyFormat::Json, BodyFormat::Yaml, BodyFormat::Protobuf] {
-        let _ = decode::decode_body(resource, format, bytes, FieldValidation::Warn);
+        let _ = request_body::decode_body(resource, format, bytes, FieldValidation::Warn);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Initializers: what they hide, who may act, and what a creation waits for. The tables have them in this process.
 
+#[path = "it/fixture/mod.rs"]
 mod fixture;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use ferry_apiserver::{AuthorizationOptions, LocalService, AuthorizationMode, Server, ServerOptions, User};
+use ferry_apiserver::{AuthorizationMode, AuthorizationOptions, LocalService, Server, ServerOptions, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};

@@ -10,6 +10,7 @@ mod attack;
 mod body;
 #[path = "malformed/case.rs"]
 mod case;
+#[path = "it/fixture/mod.rs"]
 mod fixture;
 #[path = "malformed/frames.rs"]
 mod frames;
@@ -17,6 +18,7 @@ mod frames;
 mod http1;
 #[path = "malformed/request.rs"]
 mod request;
+#[path = "it/wire/mod.rs"]
 mod wire;
 
 use std::{
