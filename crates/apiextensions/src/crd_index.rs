@@ -48,20 +48,11 @@ pub struct CrdIndex {
     crds: BTreeMap<String, Arc<CrdInfo>>,
     summaries: BTreeMap<String, Arc<CrdSummary>>,
     /// By UID of the CRD.
-    states: HashMap<String, CrdState>,
+    gates: HashMap<String, Arc<CreateGate>>,
     /// Change tokens by CRD name; cancelled when the CRD changes or is deleted.
     change_tokens: HashMap<String, CancellationToken>,
     served: Arc<ServedResources>,
     changed: bool,
-}
-
-/// State that a CRD keeps across updates, until it is deleted.
-#[derive(Default)]
-struct CrdState {
-    /// Admits creates of instances until the CRD terminates.
-    gate: Arc<CreateGate>,
-    /// Revision from which the CRD is served; all its instances are newer.
-    served_since: Revision,
 }
 
 impl CrdIndex {
@@ -72,12 +63,7 @@ impl CrdIndex {
 
     /// Returns the gate that creates of instances pass; `None` if the CRD is deleted.
     pub fn create_gate(&self, crd: &CrdInfo) -> Option<Arc<CreateGate>> {
-        self.states.get(&crd.uid).map(|state| state.gate.clone())
-    }
-
-    /// Returns the revision from which the CRD is served; `None` if the CRD is deleted.
-    pub fn served_since(&self, crd: &CrdInfo) -> Option<Revision> {
-        self.states.get(&crd.uid).map(|state| state.served_since)
+        self.gates.get(&crd.uid).cloned()
     }
 
     /// Whether the CRD's name now belongs to another CRD, or to a changed one.
@@ -109,7 +95,7 @@ impl CrdIndex {
     /// Whether the index holds no state of any CRD.
     pub fn is_empty(&self) -> bool {
         let known = self.crds.is_empty() && self.summaries.is_empty();
-        known && self.states.is_empty() && self.change_tokens.is_empty() && self.served.all_resources().is_empty()
+        known && self.gates.is_empty() && self.change_tokens.is_empty() && self.served.all_resources().is_empty()
     }
 
     fn insert_crd(&mut self, name: &str, object: &Value, (document, revision): (&Bytes, Revision)) {
@@ -126,17 +112,17 @@ impl CrdIndex {
         }
     }
 
-    fn serve_crd(&mut self, name: &str, crd: CrdInfo, revision: Revision) {
+    fn serve_crd(&mut self, name: &str, mut crd: CrdInfo, revision: Revision) {
         self.remove_other_uid(name, &crd.uid);
         // Termination alone does not cancel the token: watches still receive the deletions of instances.
         let same = self.crds.get(name).is_some_and(|known| known.serves_same_resources(&crd));
         if !same && let Some(before) = self.change_tokens.insert(name.to_owned(), CancellationToken::new()) {
             before.cancel();
         }
-        let state = self.states.entry(crd.uid.clone());
-        let state = state.or_insert_with(|| CrdState { served_since: revision, ..CrdState::default() });
+        crd.served_since = self.crds.get(name).map_or(revision, |known| known.served_since);
+        let gate = self.gates.entry(crd.uid.clone()).or_default();
         if crd.terminating {
-            state.gate.close();
+            gate.close();
         }
         self.crds.insert(name.to_owned(), Arc::new(crd));
         self.changed = true;
@@ -152,8 +138,8 @@ impl CrdIndex {
     fn remove_crd(&mut self, name: &str) {
         if let Some(known) = self.crds.remove(name) {
             self.changed = true;
-            if let Some(state) = self.states.remove(&known.uid) {
-                state.gate.close();
+            if let Some(gate) = self.gates.remove(&known.uid) {
+                gate.close();
             }
         }
         if let Some(token) = self.change_tokens.remove(name) {
@@ -247,5 +233,18 @@ mod tests {
         served.rebuild();
         assert!(before.iter().all(|known| known.upgrade().is_none()));
         assert!(served.is_empty());
+    }
+
+    #[test]
+    fn deleted_crd_keeps_the_revision_from_which_it_was_served() {
+        let mut served = CrdIndex::default();
+        let mut serve = |generation, revision| {
+            let object = crd_of_generation(generation);
+            served.insert_crd("boats.example.io", &object, (&object.to_string().into(), revision));
+            served.crds["boats.example.io"].clone()
+        };
+        let (created, changed) = (serve(1, 5), serve(2, 9));
+        served.remove_crd("boats.example.io");
+        assert_eq!((created.served_since, changed.served_since), (5, 5));
     }
 }

@@ -69,16 +69,6 @@ impl CustomResourceDefinitions {
         Ok(Self { index, cache: cache.clone(), prefix, webhook_clients: webhook_clients.clone() })
     }
 
-    /// Returns the resource with a group, version and plural name.
-    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
-        self.index.read(|served| served.served_resources().resource(group, version, plural))
-    }
-
-    /// Returns the resource whose objects have a kind.
-    pub fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
-        self.index.read(|served| served.served_resources().resource_of_kind(group, version, kind))
-    }
-
     /// Returns a snapshot of all served custom resources.
     pub fn served_resources(&self) -> Arc<ServedResources> {
         self.index.read(|served| served.served_resources().clone())
@@ -101,10 +91,8 @@ impl CustomResourceDefinitions {
     /// them.
     pub fn check_revision(&self, resource: &Resource, requested: Revision) -> Result<(), store::StoreError> {
         let Some(version) = crd_version(resource) else { return Ok(()) };
-        match self.index.read(|served| served.served_since(&version.crd)) {
-            Some(oldest) if requested < oldest => Err(store::StoreError::Compacted { requested, oldest }),
-            _ => Ok(()),
-        }
+        let oldest = version.crd.served_since;
+        if requested < oldest { Err(store::StoreError::Compacted { requested, oldest }) } else { Ok(()) }
     }
 
     /// Whether the CRD of this resource has been changed or recreated.
@@ -164,11 +152,11 @@ impl CustomResourceDefinitions {
 
 impl CustomResources for CustomResourceDefinitions {
     fn find_resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
-        self.resource(group, version, plural)
+        self.index.read(|served| served.served_resources().resource(group, version, plural))
     }
 
     fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
-        self.resource_of_kind(group, version, kind)
+        self.index.read(|served| served.served_resources().resource_of_kind(group, version, kind))
     }
 
     fn served_versions(&self, group: &str, plural: &str) -> Vec<ResourceRef> {

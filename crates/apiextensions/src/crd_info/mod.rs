@@ -17,8 +17,12 @@ use api::{
 use bytes::Bytes;
 pub use crd_version::{CrdVersion, compare_versions as version_order};
 pub use scale_paths::ScalePaths;
+use store::Revision;
 
-use crate::{defaulting, pruning, structural_schema::Structural, table_convertor::TableConvertor, validation_rules};
+use crate::{
+    defaulting, is_condition_true, pruning, structural_schema::Structural, table_convertor::TableConvertor,
+    validation_rules,
+};
 
 /// Verbs of custom resources, in the order of upstream's discovery document.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -55,6 +59,8 @@ pub struct CrdInfo {
     pub conversion: ConversionStrategy,
     /// Whether the `Terminating` condition is true; instances can no longer be created.
     pub terminating: bool,
+    /// Revision from which a CRD with this UID is served; all its instances are newer.
+    pub served_since: Revision,
     /// The CRD as JSON, shared with the watch cache.
     document: Bytes,
     hash: OnceLock<String>,
@@ -128,6 +134,7 @@ impl CrdInfo {
             versions: versions.iter().map(|version| VersionEntry::new(version, (group, kind), versions)).collect(),
             conversion,
             terminating: is_condition_true(object, "Terminating"),
+            served_since: 0,
             document: if document.starts_with(b"{") { document.clone() } else { object.to_string().into() },
             hash: OnceLock::new(),
         })
@@ -284,14 +291,6 @@ fn string_items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a s
     value.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether a condition of the CRD has status `True`.
-fn is_condition_true(object: &Value, condition: &str) -> bool {
-    let conditions = meta::list_at(object, &["status", "conditions"]);
-    conditions
-        .iter()
-        .any(|one| meta::string_at(one, &["type"]) == condition && meta::string_at(one, &["status"]) == "True")
-}
-
 /// Validates the CEL rules of a CRD's schemas. Schemas that did not change are not checked again.
 pub fn validate_crd_rules(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let versions = |object: &'_ Value| meta::list_at(object, &["spec", "versions"]).to_vec();
@@ -304,11 +303,11 @@ pub fn validate_crd_rules(object: &Value, old: Option<&Value>) -> Vec<FieldError
     let mut errors = Vec::new();
     for (at, schema) in schemas.iter().enumerate().take(if shared { 1 } else { usize::MAX }) {
         let Some(schema) = schema.as_ref().filter(|schema| !known.contains(schema)) else { continue };
-        let place = match shared {
+        let path = match shared {
             true => "spec.validation.openAPIV3Schema".to_owned(),
             false => format!("spec.versions[{at}].schema.openAPIV3Schema"),
         };
-        errors.extend(validation_rules::check_rules(&Arc::new(crate::structural_schema::parse_schema(schema)), &place));
+        errors.extend(validation_rules::check_rules(&Arc::new(crate::structural_schema::parse_schema(schema)), &path));
     }
     errors
 }
