@@ -29,7 +29,7 @@ const COMMANDS: [&str; 5] = [
     "cargo fmt --check",
     "cargo clippy --workspace --all-targets -- -D warnings",
     "cargo build -p ferry -p ferry-example-initializers",
-    "cargo test --workspace",
+    "cargo test --workspace --no-fail-fast",
     "python3 -m unittest discover --start-directory conformance --top-level-directory conformance",
 ];
 

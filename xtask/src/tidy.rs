@@ -2,6 +2,7 @@
 
 mod code;
 mod crates;
+mod modules;
 
 use std::{
     fmt, fs,
@@ -53,15 +54,25 @@ pub fn run(repository: &Path) -> Result<()> {
 
 fn check(repository: &Path) -> Result<Vec<TidyProblem>> {
     let mut problems = crates::check(repository)?;
-    for file in ["crates", "examples", "tests", "xtask"]
-        .iter()
-        .map(|dir| repository.join(dir))
-        .try_fold(Vec::new(), rust_files)?
-    {
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        check_file(file.strip_prefix(repository)?, &text, &mut problems);
+    let folders = ["crates", "examples", "tests", "xtask"].map(|folder| repository.join(folder));
+    let files = folders.into_iter().try_fold(Vec::new(), rust_files)?;
+    let files = files.iter().map(|file| file.strip_prefix(repository)).collect::<Result<Vec<_>, _>>()?;
+    for file in &files {
+        let text = fs::read_to_string(repository.join(file)).with_context(|| file.display().to_string())?;
+        check_file(file, &text, &mut problems);
+    }
+    // The sources of a crate are in one folder, and the files are sorted.
+    for sources in files.chunk_by(|a, b| source_folder(a) == source_folder(b)) {
+        if let Some(folder) = source_folder(sources[0]) {
+            problems.extend(modules::check(repository, &folder, sources)?);
+        }
     }
     Ok(problems)
+}
+
+/// `…/src` of the crate that a source file belongs to; `None` for other files.
+fn source_folder(file: &Path) -> Option<PathBuf> {
+    file.ancestors().find(|folder| folder.ends_with("src")).map(Path::to_owned)
 }
 
 /// Adds the Rust files under `dir`, in a steady order.

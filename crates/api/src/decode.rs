@@ -1,22 +1,19 @@
 //! Decodes client input into canonical objects: known fields only, of the right types, zero values as Go writes them.
 //! [`decode_json`] decodes JSON bytes, [`canonicalize`] a value; every object enters the server through this module.
 
-mod custom_resource;
 mod error;
-mod json_text;
-mod request_body;
+pub(crate) mod json_text;
 mod scalar;
 
-pub use custom_resource::{canonicalize_metadata, decode_custom_value};
 pub use error::DecodeError;
 pub use formats::json::MAX_DEPTH;
-pub use request_body::{BodyFormat, check_kind, decode_body, unrecognized_body};
 
 use crate::{
     Map, Value,
     budget::{MemoryBudget, MemoryLimitExceeded},
     field_path::FieldPath,
     json::{StrictViolation, value_type_name},
+    meta,
     schema::{FieldPresence, FieldType, SchemaShape, StructField, StructType, TypeId, schema},
 };
 
@@ -262,6 +259,18 @@ pub fn is_zero(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
     }
+}
+
+/// Canonicalizes the metadata of an object and returns the paths of dropped fields.
+pub fn canonicalize_metadata(object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
+    let Some(ty) = schema().type_named("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
+    let decoded = canonicalize(ty, metadata.take())?;
+    *metadata = decoded.object;
+    if metadata["creationTimestamp"].is_null() {
+        meta::object_mut(metadata).remove("creationTimestamp");
+    }
+    Ok(decoded.unknown.into_iter().map(|path| format!("metadata.{path}")).collect())
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! Disabled group-versions are left out. Order, empty fields and hashes are upstream's: clients cache and compare these
 //! documents.
 
-mod document_cache;
-
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -13,8 +11,6 @@ use crate::{
     Value,
     schema::{Resource, Subresource, schema},
 };
-
-pub use document_cache::{CachedDocument, DocumentCache, DocumentName};
 
 /// A filter of enabled group-versions.
 pub type EnabledFilter<'a> = &'a dyn Fn(&str, &str) -> bool;

@@ -4,10 +4,13 @@
 //! `schema/`; there is no Rust type per kind. Objects are [`serde_json::Value`]s. No IO, no async.
 
 pub mod apply;
+pub mod cached_document;
 pub mod convert;
 pub mod decode;
 pub mod defaults;
 pub mod discovery;
+pub mod document_cache;
+pub mod field_error;
 pub mod json_encoder;
 pub mod meta;
 pub mod openapi;
@@ -15,6 +18,8 @@ pub mod patch;
 pub mod protobuf;
 pub mod qos;
 pub mod quota;
+mod render;
+pub mod request_body;
 pub mod resource_list;
 pub mod schema;
 pub mod selector;

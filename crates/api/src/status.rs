@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{Map, Value, schema::Resource, validate::FieldError};
+use crate::{Map, Value, field_error::FieldError, schema::Resource};
 
 /// An error response of the API.
 #[derive(Clone, Debug, PartialEq)]

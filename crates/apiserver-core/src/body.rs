@@ -1,9 +1,8 @@
 //! HTTP bodies: the type of every request and response body, and the decoded body of an API request.
 
 use api::{
-    Map, Value,
-    decode::{self, BodyFormat},
-    json, protobuf,
+    Map, Value, json, protobuf,
+    request_body::{self, BodyFormat},
     schema::TypeId,
     status::Status,
     yaml,
@@ -70,7 +69,7 @@ impl RequestBody {
             BodyFormat::Yaml => yaml::parse(&self.body).map(|parsed| parsed.value).map_err(|error| error.to_string()),
             BodyFormat::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
         };
-        decoded.map_err(|error| decode::unrecognized_body(kind, &self.body, error))
+        decoded.map_err(|error| request_body::unrecognized_body(kind, &self.body, error))
     }
 
     /// Decodes the body as an object or a patch; `None` if it is malformed.
@@ -91,7 +90,7 @@ impl RequestBody {
             return self.decode_object(kind);
         }
         let decoded = protobuf::open_object(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
-        decoded.map_err(|error| decode::unrecognized_body(kind, &self.body, error))
+        decoded.map_err(|error| request_body::unrecognized_body(kind, &self.body, error))
     }
 }
 

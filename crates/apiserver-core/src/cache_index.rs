@@ -23,7 +23,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use api::{Value, convert, schema::Resource};
 use store::{CacheWatcher, CachedChange, CachedItem, WatchCache};
 
-use crate::{document, initializers, loopback::ObjectKey};
+use crate::{document, initializers, object_key::ObjectKey};
 
 /// An index that is built from objects.
 pub trait Indexer: Send + Sync + 'static {

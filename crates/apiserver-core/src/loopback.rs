@@ -1,11 +1,7 @@
 //! Reads and writes of the API server itself: the objects of a new cluster, and those that record allocations. They go
 //! through the registry like those of clients, with managed fields, defaults and UIDs.
 
-use api::{
-    Value,
-    schema::{Resource, ResourceRef, schema},
-    status::Status,
-};
+use api::{Value, schema::ResourceRef, status::Status};
 use bytes::Bytes;
 
 use crate::{
@@ -13,27 +9,12 @@ use crate::{
     warnings::Warnings,
 };
 
+pub use crate::object_key::{ObjectKey, find_resource};
+
 /// The server's field manager name.
 pub const FIELD_MANAGER: &str = "kube-apiserver";
 /// The server's user name.
 pub const USER_NAME: &str = "system:apiserver";
-
-/// Returns a built-in resource that the server itself uses.
-pub fn find_resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
-    let found = schema().resource(group, version, name);
-    found.ok_or_else(|| Status::internal_error(format!("the schema lacks {name} in {group}/{version}")))
-}
-
-/// Identifies an object of a resource.
-#[derive(Clone, Copy, Debug)]
-pub struct ObjectKey<'a> {
-    /// The resource.
-    pub resource: &'static Resource,
-    /// Namespace; empty for cluster-scoped objects.
-    pub namespace: &'a str,
-    /// Object name.
-    pub name: &'a str,
-}
 
 /// The server as a client of its own registry.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use http::Method;
 pub use info::{RequestInfo, parse_request_info};
 
 use crate::{
-    User, document::RawExtensions, query::Query, resource_config::ApiResourceConfig, storage::CustomResources,
+    User, custom_resources::CustomResources, document::RawExtensions, query::Query, resource_config::ApiResourceConfig,
     warnings::Warnings,
 };
 

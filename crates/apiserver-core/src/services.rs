@@ -13,7 +13,7 @@ use store::WatchCache;
 
 use crate::{
     cache_index::{CacheIndex, Indexer},
-    loopback::{self, ObjectKey},
+    object_key::{self, ObjectKey},
 };
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -74,8 +74,8 @@ impl ServiceResolver {
     /// Indexes the Services and EndpointSlices of the watch cache.
     pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
         let unusable = |status: Status| store::StoreError::Unusable(status.message);
-        let services = loopback::find_resource("", "v1", "services").map_err(unusable)?;
-        let slices = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices").map_err(unusable)?;
+        let services = object_key::find_resource("", "v1", "services").map_err(unusable)?;
+        let slices = object_key::find_resource("discovery.k8s.io", "v1", "endpointslices").map_err(unusable)?;
         Ok(Self { index: CacheIndex::new(cache, &[services, slices], ServiceIndexer::default())? })
     }
 
@@ -228,7 +228,7 @@ mod tests {
 
     fn indexer_with(service: Value, slices: &[Value]) -> ServiceIndexer {
         let mut indexer = ServiceIndexer::default();
-        let resource = |group, name| loopback::find_resource(group, "v1", name).unwrap();
+        let resource = |group, name| object_key::find_resource(group, "v1", name).unwrap();
         indexer.insert_object(
             ObjectKey { resource: resource("", "services"), namespace: "n", name: "s" },
             &json!({"spec": service}),
@@ -282,7 +282,7 @@ mod tests {
         let service = json!({"type": "ClusterIP", "clusterIP": "None", "ports": [{"port": 443}]});
         let mut indexer = indexer_with(service, &[slice]);
         assert_eq!(indexer.resolve_endpoints("n", "s", 443), Ok((vec!["10.0.0.1".to_owned()], 1)));
-        let resource = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices").unwrap();
+        let resource = object_key::find_resource("discovery.k8s.io", "v1", "endpointslices").unwrap();
         indexer.remove_object(ObjectKey { resource, namespace: "n", name: "s-0" });
         assert!(indexer.resolve_endpoints("n", "s", 443).is_err() && indexer.slices_by_service.is_empty());
     }

@@ -1,17 +1,15 @@
 //! The traits through which stages read and write API objects without knowing the registry.
 
-use api::{
-    Value,
-    schema::{Resource, ResourceRef},
-    status::Status,
-};
+use api::{Value, schema::Resource, status::Status};
 use async_trait::async_trait;
 use store::Revision;
 
 use crate::{
-    body::RequestBody, loopback::ObjectKey, request::ResourceRequest, services::ServiceResolver,
+    body::RequestBody, object_key::ObjectKey, request::ResourceRequest, services::ServiceResolver,
     webhook::WebhookClients,
 };
+
+pub use crate::custom_resources::CustomResources;
 
 /// Computes a changed object from the current one.
 pub type ObjectEdit<'a> = &'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send);
@@ -45,16 +43,4 @@ pub trait ObjectStorage: Send + Sync {
     fn service_resolver(&self) -> &ServiceResolver {
         self.webhook_clients().services()
     }
-}
-
-/// The resources that CustomResourceDefinitions define, in step with the watch cache.
-pub trait CustomResources: Send + Sync {
-    /// Returns the resource with a plural name.
-    fn find_resource(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef>;
-
-    /// Returns the resource of a kind.
-    fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef>;
-
-    /// Returns the served versions of a resource.
-    fn served_versions(&self, group: &str, plural: &str) -> Vec<ResourceRef>;
 }

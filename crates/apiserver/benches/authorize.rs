@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use apiserver_core::attributes::{Attributes, AttributesTarget, ResourceAttributes};
 use divan::{Bencher, black_box};
-use ferry_apiserver::{AuthorizationOptions, AuthorizationMode, Server, ServerConfig, ServerOptions, User};
+use ferry_apiserver::{AuthorizationMode, AuthorizationOptions, Server, ServerConfig, ServerOptions, User};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use store::{EmbeddedOptions, EmbeddedStore, Precondition, Store, WriteRequest};

@@ -12,7 +12,10 @@ pub async fn start_server(settings: ServerOptions) -> (Server, tempfile::TempDir
 }
 
 /// As [`start_server`], with tokens of service accounts.
-pub async fn start_server_with_tokens(settings: ServerOptions, tokens: Option<TokenIssuer>) -> (Server, tempfile::TempDir) {
+pub async fn start_server_with_tokens(
+    settings: ServerOptions,
+    tokens: Option<TokenIssuer>,
+) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use apiserver_core::{Body, query::Query};
+use apiserver_core::{Body, body::text_response, query::Query};
 use http::{HeaderValue, Response, StatusCode, request::Parts};
 
-use crate::{Server, encode, paths};
+use crate::{Server, encode};
 
 /// The condition of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub async fn handle_health(server: &Server, request: &Parts) -> Option<Response<
         return Some(encode::not_found_response());
     };
     Some(match check.run_counted(server, root).await {
-        None => paths::text("ok"),
+        None => text_response("ok"),
         Some(why) => failure_response(format!("internal server error: {why}\n")),
     })
 }
@@ -143,7 +143,7 @@ async fn run_all_checks(server: &Server, request: &Parts, root: &'static str) ->
         return failure_response(format!("{lines}{root} check failed\n"));
     }
     let verbose = query.get_all("verbose").next().is_some();
-    with_no_sniff(paths::text(if verbose { format!("{lines}{root} check passed\n") } else { "ok".to_owned() }))
+    with_no_sniff(text_response(if verbose { format!("{lines}{root} check passed\n") } else { "ok".to_owned() }))
 }
 
 impl HealthCheck {
@@ -174,7 +174,7 @@ impl HealthCheck {
 }
 
 fn failure_response(text: String) -> Response<Body> {
-    let mut response = with_no_sniff(paths::text(text));
+    let mut response = with_no_sniff(text_response(text));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response
 }

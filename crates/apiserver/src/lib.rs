@@ -48,7 +48,7 @@ pub use apiserver_core::{
 };
 use apiserver_core::{request, storage::ObjectStorage};
 pub use audit::{
-    AuditOptions, BackendMode as AuditMode, BatchSettings, LogSettings, Policy as AuditPolicy, PolicyError,
+    AuditOptions, BackendMode as AuditMode, BatchConfig, LogBackendConfig, Policy as AuditPolicy, PolicyError,
     TruncateConfig, WebhookBackendConfig,
 };
 pub use authn::{
@@ -139,7 +139,7 @@ struct ServerState {
     reloads: reload::ReloadMetrics,
     options: ServerOptions,
     /// Discovery and OpenAPI documents of built-in resources.
-    built_in_documents: api::discovery::DocumentCache,
+    built_in_documents: api::document_cache::DocumentCache,
     /// Discovery and OpenAPI documents including custom resources.
     crd_documents: apiextensions::CrdDocumentCache,
     metrics: metrics::ServerMetrics,
@@ -206,7 +206,7 @@ impl Server {
             apiextensions::crd_status_controller::run(registry.clone(), registry.crds().clone(), alive.clone());
         tokio::spawn(crd_controller);
         let served = settings.served.clone();
-        let pages = api::discovery::DocumentCache::new(move |group, version| served.includes(group, version));
+        let pages = api::document_cache::DocumentCache::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
         let storage: Arc<dyn ObjectStorage> = registry.clone();
         let authenticator = authn::Authenticator::new(&settings.authentication, tokens.as_ref(), &storage)
@@ -252,7 +252,7 @@ impl Server {
     }
 
     /// A discovery or OpenAPI document of the whole API, custom and aggregated resources included.
-    fn api_document(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
+    fn api_document(&self, name: &api::document_cache::DocumentName) -> Option<api::cached_document::CachedDocument> {
         let own = |name: &_| {
             self.shared.crd_documents.get(
                 &self.shared.built_in_documents,

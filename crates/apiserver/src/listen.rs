@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use apiserver_core::BodyError;
+use apiserver_core::{BodyError, body::text_response};
 use authn::ConnectionPeer;
 use futures::{FutureExt, future::ready};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     RequestOrigin, Server,
     activity::ConnectionActivity,
-    bootstrap, paths,
+    bootstrap,
     pipeline::{self, AnonymousResponse},
     reload, usage_sampler,
 };
@@ -211,7 +211,7 @@ fn is_rejected_at_shutdown(server: &Server, request: &http::Request<Incoming>) -
 
 /// 429, in upstream's words.
 fn shutting_down_response() -> Response<apiserver_core::Body> {
-    let mut response = paths::text("The apiserver is shutting down, please try again later.\n");
+    let mut response = text_response("The apiserver is shutting down, please try again later.\n");
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     response

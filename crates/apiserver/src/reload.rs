@@ -194,8 +194,10 @@ mod tests {
 
     /// What becomes of a configuration in a server that began with roles.
     async fn check(text: &str, want: Result<(), &str>) {
-        let settings =
-            ServerOptions { authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] }, ..ServerOptions::default() };
+        let settings = ServerOptions {
+            authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] },
+            ..ServerOptions::default()
+        };
         let (server, _dir) = fixture::start_server(settings).await;
         let got = server.reload_authorization(text);
         match want {
@@ -267,8 +269,10 @@ mod tests {
 
     #[tokio::test]
     async fn reloaded_authentication_config_sets_anonymous() {
-        let settings =
-            ServerOptions { authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] }, ..ServerOptions::default() };
+        let settings = ServerOptions {
+            authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] },
+            ..ServerOptions::default()
+        };
         let (server, _dir) = fixture::start_server(settings).await;
         let file = |enabled: bool| {
             format!(

@@ -7,8 +7,6 @@ use std::{
 
 use kube::Resource;
 
-use crate::informer::ResourceEvent;
-
 /// `namespace/name`; the namespace is empty for cluster-scoped resources.
 type ObjectKey = Arc<str>;
 type IndexFunc<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
@@ -122,4 +120,31 @@ fn object_key<K: Resource>(object: &K) -> ObjectKey {
 fn is_same_version<K: Resource>(old: &K, new: &K) -> bool {
     let (old, new) = (old.meta(), new.meta());
     old.uid == new.uid && old.resource_version.is_some() && old.resource_version == new.resource_version
+}
+
+/// A change of the cache, delivered to handlers after the cache has it.
+#[derive(Clone, Debug)]
+pub enum ResourceEvent<K> {
+    /// The object is new to the cache.
+    Added(Arc<K>),
+    /// The object changed.
+    Updated {
+        /// The previous state.
+        old: Arc<K>,
+        /// The new state.
+        new: Arc<K>,
+    },
+    /// The object was deleted; this is its last known state.
+    Deleted(Arc<K>),
+}
+
+impl<K> ResourceEvent<K> {
+    /// The newest known state of the object.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            ResourceEvent::Added(object)
+            | ResourceEvent::Updated { new: object, .. }
+            | ResourceEvent::Deleted(object) => object,
+        }
+    }
 }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use panics::contain_panic_sync;
 
-use crate::indexer::Indexer;
+use crate::indexer::{Indexer, ResourceEvent};
 
 /// Delay before a handler that panicked is called again; doubles up to 64 times.
 const HANDLER_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -36,33 +36,6 @@ pub trait CachedObject:
 impl<K> CachedObject for K where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static
 {
-}
-
-/// A change of the cache, delivered to handlers after the cache has it.
-#[derive(Clone, Debug)]
-pub enum ResourceEvent<K> {
-    /// The object is new to the cache.
-    Added(Arc<K>),
-    /// The object changed.
-    Updated {
-        /// The previous state.
-        old: Arc<K>,
-        /// The new state.
-        new: Arc<K>,
-    },
-    /// The object was deleted; this is its last known state.
-    Deleted(Arc<K>),
-}
-
-impl<K> ResourceEvent<K> {
-    /// The newest known state of the object.
-    pub fn object(&self) -> &Arc<K> {
-        match self {
-            ResourceEvent::Added(object)
-            | ResourceEvent::Updated { new: object, .. }
-            | ResourceEvent::Deleted(object) => object,
-        }
-    }
 }
 
 type EventHandler<K> = Arc<dyn Fn(&ResourceEvent<K>) + Send + Sync>;

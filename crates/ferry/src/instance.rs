@@ -10,7 +10,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::cli::DATA_DIR;
+use crate::arguments::DATA_DIR;
 
 /// Entries of a data directory.
 const ENTRIES: [&str; 14] = [

@@ -4,6 +4,7 @@
 //! own one thing that a cluster needs: certificates, kubeconfig, container runtime, network. `kube_apiserver` is the
 //! program under that component's name.
 
+mod arguments;
 mod atomic;
 mod build_info;
 mod caller;
@@ -16,6 +17,7 @@ mod kube_apiserver;
 mod kubeconfig;
 mod log;
 mod network;
+mod node_readiness;
 mod options;
 mod pidfile;
 mod pki;

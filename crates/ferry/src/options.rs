@@ -9,7 +9,7 @@ use anyhow::Context;
 use sys::net::Ipv4Cidr;
 
 use crate::{
-    caller::CallingUser, cli::UpArguments, instance::ClusterInstance, pki::ClusterNames, state::InstanceState,
+    arguments::UpArguments, caller::CallingUser, instance::ClusterInstance, pki::ClusterNames, state::InstanceState,
     storage::StorageOptions, user_error::user_error,
 };
 

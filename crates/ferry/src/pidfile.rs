@@ -6,9 +6,11 @@
 use std::{
     fs::{self, File},
     io,
+    time::SystemTime,
 };
 
 use anyhow::Context;
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use sys::process::ProcessHandle;
 
@@ -63,6 +65,16 @@ fn describe_process(process: &ProcessHandle) -> io::Result<String> {
     let program = program.trim_end_matches(" (deleted)");
     let arguments = process.arguments()?.join(" ").replace('\n', " ");
     Ok(format!("{}\n{}\n{program}\n{arguments}\n", process.pid, process.started))
+}
+
+/// When a process started, for people.
+pub fn format_start_time(process: &ProcessHandle) -> String {
+    process.started_at().map_or_else(|_| "?".into(), format_time)
+}
+
+/// Formats a time in UTC.
+pub fn format_time(time: SystemTime) -> String {
+    Timestamp::try_from(time).map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 #[cfg(test)]

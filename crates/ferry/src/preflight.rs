@@ -15,7 +15,7 @@ use crate::{
     kubeconfig::Kubeconfig,
     network::SERVICE_CIDR,
     options::{RuntimeChoice, UpOptions},
-    pidfile, pki, runtime_check, status,
+    pidfile, pki, runtime_check,
     user_error::user_error,
 };
 
@@ -102,7 +102,7 @@ fn not_running(instance: &ClusterInstance) -> anyhow::Result<()> {
 /// The refusal to run a cluster twice.
 pub fn already_running(instance: &ClusterInstance) -> anyhow::Error {
     let who = match pidfile::running_pid(instance) {
-        Some(process) => format!("pid {}, since {}", process.pid, status::since(&process)),
+        Some(process) => format!("pid {}, since {}", process.pid, pidfile::format_start_time(&process)),
         None => "it starts or stops at this moment".into(),
     };
     user_error(

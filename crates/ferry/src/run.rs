@@ -10,12 +10,12 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use apiserver::{
-    AdmissionOptions, AggregationOptions, AuthenticationConfig, AuthorizationOptions, CaBundle, ClientCertificate, AuthorizationMode,
-    Server, ServerOptions, User,
+    AdmissionOptions, AggregationOptions, AuthenticationConfig, AuthorizationMode, AuthorizationOptions, CaBundle,
+    ClientCertificate, Server, ServerOptions, User,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, runtime::wait::await_condition};
 use store::Store;
 use tokio::net::TcpListener;
@@ -25,6 +25,7 @@ use crate::{
     instance::CONTEXT,
     kubeconfig::Kubeconfig,
     network,
+    node_readiness::{node_readiness, ready_condition},
     options::{RuntimeChoice, UpOptions},
     pidfile::InstanceLock,
     pki::{self, ClusterPki},
@@ -357,19 +358,6 @@ async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {
 
 fn last_heartbeat(node: &Node) -> Option<Timestamp> {
     ready_condition(node)?.last_heartbeat_time.as_ref().map(|time| time.0)
-}
-
-fn ready_condition(node: &Node) -> Option<&NodeCondition> {
-    node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready")
-}
-
-/// Whether a node is Ready, and why not.
-pub fn node_readiness(node: Option<&Node>) -> (bool, String) {
-    match (node, node.and_then(ready_condition)) {
-        (None, _) => (false, "the node has not registered".into()),
-        (_, None) => (false, "the node has not reported its condition".into()),
-        (_, Some(ready)) => (ready.status == "True", ready.message.clone().unwrap_or_default()),
-    }
 }
 
 /// Last of all, so that a start that fails leaves the user's current context alone.

@@ -6,14 +6,13 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::ListParams};
 use sys::process::ProcessHandle;
 
 use crate::{
-    cli, containerd, instance::ClusterInstance, pidfile, pki, run, runtime_check, screen::StepScreen,
-    state::InstanceState,
+    arguments::StatusArguments, containerd, instance::ClusterInstance, node_readiness, pidfile, pki, runtime_check,
+    screen::StepScreen, state::InstanceState,
 };
 
 /// Time for a response of the API server.
@@ -23,7 +22,7 @@ const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const NOT_RUNNING: u8 = 3;
 
 /// Shows the state of a cluster.
-pub fn run_status(arguments: cli::StatusArguments) -> anyhow::Result<ExitCode> {
+pub fn run_status(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let instance = ClusterInstance::at(&arguments.data_dir).context("--data-dir")?;
     let state = InstanceState::load(&instance)?;
     let mut report = StatusReport::default();
@@ -101,7 +100,7 @@ impl StatusReport {
 
     fn node(&mut self, node: &Node) {
         let name = node.metadata.name.clone().unwrap_or_default();
-        match run::node_readiness(Some(node)) {
+        match node_readiness::node_readiness(Some(node)) {
             (true, _) => self.line("node", format!("{name} Ready")),
             (false, message) => self.problem("node", &format!("{name} not Ready: {message}"), "see the log"),
         }
@@ -112,7 +111,7 @@ impl StatusReport {
             Err(error) => self.problem("certificates", &error.to_string(), ""),
             Ok(all) => {
                 let Some((name, end)) = all.first() else { return };
-                let text = format!("valid until {} ({name} ends first)", time(*end));
+                let text = format!("valid until {} ({name} ends first)", pidfile::format_time(*end));
                 if *end < SystemTime::now() + SOON {
                     self.problem("certificates", &text, "`ferry down` and `ferry up` issue new ones");
                 } else {
@@ -157,14 +156,5 @@ async fn ask(instance: &ClusterInstance, state: &InstanceState) -> anyhow::Resul
 
 fn describe(process: &ProcessHandle) -> String {
     let memory = process.resident_memory().map(|bytes| format!(", {} MB resident", bytes / 1_000_000));
-    format!("pid {}, since {}{}", process.pid, since(process), memory.unwrap_or_default())
-}
-
-/// When a process started, for people.
-pub fn since(process: &ProcessHandle) -> String {
-    process.started_at().map_or_else(|_| "?".into(), time)
-}
-
-fn time(time: SystemTime) -> String {
-    Timestamp::try_from(time).map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+    format!("pid {}, since {}{}", process.pid, pidfile::format_start_time(process), memory.unwrap_or_default())
 }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use store::{CopyProgress, EmbeddedStore, EtcdStore, StoreContents};
 
 use crate::{
-    cli::DATA_DIR, instance::ClusterInstance, pidfile, screen::StepScreen, storage::EtcdArguments,
+    arguments::DATA_DIR, instance::ClusterInstance, pidfile, screen::StepScreen, storage::EtcdArguments,
     user_error::user_error,
 };
 

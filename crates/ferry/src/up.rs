@@ -15,8 +15,8 @@ use sys::process::spawn_detached;
 use tokio::runtime::Runtime;
 
 use crate::{
+    arguments::UpArguments,
     caller::CallingUser,
-    cli::UpArguments,
     containerd::install,
     log,
     options::UpOptions,

@@ -28,7 +28,7 @@ pub async fn run_post_start(
     kubelet.recorder.record_warning(container_reference(pod, container), "FailedPostStartHook", "PostStartHook failed");
     let message = format!("FailedPostStartHook: {error}");
     kubelet.recorder.record_normal(container_reference(pod, container), "Killing", "FailedPostStartHook");
-    if let Err(error) = kubelet.cri.stop_container(id, crate::pod_termination::pod_grace_period(pod)).await {
+    if let Err(error) = kubelet.cri.stop_container(id, crate::grace_period::pod_grace_period(pod)).await {
         tracing::warn!(container = container.name, %error, "kubelet: container not stopped after failed postStart hook");
     }
     Some(WaitingReason { reason: "PostStartHookError", message })

@@ -22,8 +22,8 @@ use tokio::{
 use crate::{
     context::{self, KubeletContext},
     cri_log,
+    http_handler::{InvalidParameter, QueryParameters, ResponseBody, text_response},
     runtime_status::{ContainerRecord, PodRuntimeStatus},
-    server::{InvalidParameter, QueryParameters, ResponseBody, text_response},
 };
 
 /// Maximum line length; runtimes split lines at 16 KiB.

@@ -14,6 +14,7 @@ use runtime::cri::types::ContainerState;
 
 use crate::{
     backoff::KeyedBackoff,
+    pod_spec::{is_sidecar, restart_policy},
     pod_status::ContainerHealth,
     runtime_status::{ContainerRecord, PodRuntimeStatus, labels},
 };
@@ -136,16 +137,6 @@ impl PodActionInput<'_> {
     fn has_started(&self, record: &ContainerRecord) -> bool {
         self.health.get(&record.status.id).is_none_or(|health| health.started)
     }
-}
-
-/// Whether an init container is a sidecar (restart policy `Always`).
-pub fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
-}
-
-/// Returns the restart policy, `Always` by default.
-pub fn restart_policy(spec: &PodSpec) -> &str {
-    spec.restart_policy.as_deref().unwrap_or("Always")
 }
 
 /// Whether an exited container is to be restarted.

@@ -2,6 +2,8 @@
 //!
 //! Pure: equal inputs give an equal status, so that an unchanged status is not written.
 
+mod conditions;
+
 use std::collections::HashMap;
 
 use k8s_openapi::{
@@ -14,9 +16,8 @@ use k8s_openapi::{
 };
 
 use crate::{
-    conditions,
     context::time_from_nanos,
-    pod_actions::{is_sidecar, restart_policy},
+    pod_spec::{is_sidecar, restart_policy},
     resources,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
 };

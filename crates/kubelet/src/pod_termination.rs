@@ -9,9 +9,9 @@ use runtime::cri::CriError;
 
 use crate::{
     context::{self, KubeletContext},
-    hooks,
-    pod_actions::is_sidecar,
-    pod_sandbox,
+    grace_period::MIN_GRACE_PERIOD,
+    hooks, pod_sandbox,
+    pod_spec::is_sidecar,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
     status_writer::has_status_code,
     volumes::PodDir,
@@ -19,23 +19,6 @@ use crate::{
 
 /// Task key of termination; invalid as a container name.
 pub const STOP_KEY: &str = "/stop";
-
-/// Minimum grace period.
-const MIN_GRACE_PERIOD: Duration = Duration::from_secs(2);
-
-/// Returns the grace period of the pod's spec.
-pub fn pod_grace_period(pod: &Pod) -> Duration {
-    let seconds = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
-    Duration::from_secs(seconds.max(0) as u64).max(MIN_GRACE_PERIOD)
-}
-
-/// Returns the grace period of the deletion, or else of the spec.
-pub fn deletion_grace_period(pod: &Pod) -> Duration {
-    match pod.metadata.deletion_grace_period_seconds {
-        Some(seconds) => Duration::from_secs(seconds.max(0) as u64).max(MIN_GRACE_PERIOD),
-        None => pod_grace_period(pod),
-    }
-}
 
 /// Stops all containers at once, then the sidecars in reverse order, then the sandboxes.
 pub async fn kill_pod(

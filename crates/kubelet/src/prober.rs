@@ -12,7 +12,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     context::{KubeletContext, container_reference},
     handlers::{HandlerError, HandlerTarget},
-    pod_actions::is_sidecar,
+    pod_spec::is_sidecar,
     pod_status::ContainerHealth,
     runtime_status::PodRuntimeStatus,
 };

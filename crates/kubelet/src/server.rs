@@ -4,9 +4,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::Pod;
@@ -17,12 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     auth::{KubeletAuth, UserInfo},
     context::KubeletContext,
+    http_handler::{QueryParameters, ResponseBody, text_response},
     logs, metrics, resource_metrics,
     streams::{self, StreamKind},
 };
-
-/// Body of a response.
-pub type ResponseBody = BoxBody<Bytes, std::io::Error>;
 
 /// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -141,91 +137,4 @@ fn list_pods(kubelet: &KubeletContext) -> Response<ResponseBody> {
     let mut response = text_response(StatusCode::OK, &list.to_string());
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
-}
-
-/// Builds a plain-text response.
-pub fn text_response(status: StatusCode, message: &str) -> Response<ResponseBody> {
-    let body = Full::new(Bytes::copy_from_slice(message.as_bytes())).map_err(|never| match never {}).boxed();
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
-}
-
-/// A query parameter is invalid: its name and the reason.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidParameter(pub String);
-
-/// Decoded query parameters.
-pub struct QueryParameters(Vec<(String, String)>);
-
-impl QueryParameters {
-    /// Parses a query string.
-    pub fn parse(query: Option<&str>) -> Self {
-        let pair = |pair: &str| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (percent_decode(key), percent_decode(value))
-        };
-        Self(query.unwrap_or_default().split('&').filter(|part| !part.is_empty()).map(pair).collect())
-    }
-
-    /// Returns the first value of `key`.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
-    }
-
-    /// Returns all values of `key`.
-    pub fn get_all(&self, key: &str) -> Vec<String> {
-        self.0.iter().filter(|(name, _)| name == key).map(|(_, value)| value.clone()).collect()
-    }
-
-    /// Whether `key` is present and not `0` or `false`.
-    pub fn is_set(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| !matches!(value, "0" | "false"))
-    }
-
-    /// Parses a number; the error names the key.
-    pub fn get_number(&self, key: &str) -> Result<Option<u64>, InvalidParameter> {
-        let parse =
-            |value: &str| value.parse().map_err(|_| InvalidParameter(format!("{key}: {value:?} is not a number")));
-        self.get(key).filter(|value| !value.is_empty()).map(parse).transpose()
-    }
-}
-
-/// Decodes percent-encoding and `+`.
-fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    while let [first, tail @ ..] = rest {
-        let (byte, after) = match (first, tail) {
-            (b'+', _) => (b' ', tail),
-            (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, after),
-                _ => (b'%', tail),
-            },
-            _ => (*first, tail),
-        };
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn query_parameters_are_decoded() {
-        let query = QueryParameters::parse(Some(
-            "command=sh&command=-c&command=echo%20%22a%26b%22+c&tty=1&stdin=false&tailLines=x",
-        ));
-        assert_eq!(query.get_all("command"), ["sh", "-c", "echo \"a&b\" c"]);
-        assert!(query.is_set("tty") && !query.is_set("stdin") && !query.is_set("absent"));
-        assert!(query.get_number("tailLines").is_err());
-        assert_eq!(query.get_number("absent"), Ok(None));
-    }
 }

@@ -9,16 +9,13 @@ use http_body_util::{BodyExt, Empty};
 use hyper::{body::Incoming, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use runtime::cri::types::{AttachRequest, ExecRequest, PortForwardRequest};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     context::{self, KubeletContext},
+    http_handler::{QueryParameters, ResponseBody, text_response},
     runtime_status::PodRuntimeStatus,
-    server::{QueryParameters, ResponseBody, text_response},
 };
 
 /// The kind of a stream.
@@ -136,7 +133,7 @@ async fn proxy_upgrade(
     mut request: Request<Incoming>,
     shutdown: CancellationToken,
 ) -> Result<Response<ResponseBody>, StreamError> {
-    if !is_upgrade_request(request.headers()) {
+    if !transport::is_upgrade_request(request.headers()) {
         return Err(StreamError(StatusCode::BAD_REQUEST, "Upgrade request required".into()));
     }
     let failed = |why: &dyn std::fmt::Display| {
@@ -162,36 +159,8 @@ async fn proxy_upgrade(
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response.map(|body| body.map_err(std::io::Error::other).boxed()));
     }
-    let backend = hyper::upgrade::on(&mut response);
-    tokio::spawn(async move {
-        match tokio::try_join!(client, backend) {
-            Ok((client, backend)) => copy_bidirectional(TokioIo::new(client), TokioIo::new(backend), shutdown).await,
-            Err(error) => tracing::debug!(%error, "kubelet: stream upgrade failed"),
-        }
-    });
+    transport::join_upgrades(client, hyper::upgrade::on(&mut response), shutdown);
     Ok(response.map(|_| Empty::new().map_err(|never| match never {}).boxed()))
-}
-
-fn is_upgrade_request(headers: &http::HeaderMap) -> bool {
-    let mut connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    headers.contains_key(header::UPGRADE) && connection.any(|value| value.to_ascii_lowercase().contains("upgrade"))
-}
-
-/// Copies both ways until one side closes or the kubelet stops; then closes both.
-async fn copy_bidirectional(
-    client: impl AsyncRead + AsyncWrite,
-    backend: impl AsyncRead + AsyncWrite,
-    shutdown: CancellationToken,
-) {
-    let ((mut from_client, mut to_client), (mut from_backend, mut to_backend)) = (split(client), split(backend));
-    // Either side may disconnect, which ends the stream.
-    tokio::select! {
-        _ = tokio::io::copy(&mut from_client, &mut to_backend) => {}
-        _ = tokio::io::copy(&mut from_backend, &mut to_client) => {}
-        () = shutdown.cancelled() => {}
-    }
-    let _ = to_client.shutdown().await;
-    let _ = to_backend.shutdown().await;
 }
 
 #[cfg(test)]
@@ -199,7 +168,7 @@ mod tests {
     use std::convert::Infallible;
 
     use tokio::{
-        io::{AsyncReadExt, DuplexStream},
+        io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
         net::TcpListener,
     };
 

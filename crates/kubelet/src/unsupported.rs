@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use crate::pod_actions::is_sidecar;
+use crate::pod_spec::is_sidecar;
 
 const SUPPORTED_VOLUMES: [&str; 6] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"];
 

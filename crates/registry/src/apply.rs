@@ -8,9 +8,6 @@ use super::{
     update::{UpdateContext, UpdateScope, check_identity},
 };
 
-/// The content type of an applied configuration.
-pub const CONTENT_TYPE: &str = "application/apply-patch+yaml";
-
 impl Registry {
     /// Applies a configuration to an object or a subresource; creates a missing object.
     pub(super) async fn apply_in_scope(

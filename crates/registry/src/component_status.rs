@@ -10,7 +10,7 @@ use api::{
 use apiserver_core::{
     backend::without_verification,
     body::RequestBody,
-    http_client::{Endpoint, client_config_builder},
+    http_client::{Endpoint, HttpClientError, TlsConfigError, client_config_builder},
     request::ResourceRequest,
 };
 use async_trait::async_trait;
@@ -23,6 +23,21 @@ use crate::{ListOptions, Registry, RequestOutcome, VirtualResource};
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(20);
 /// The component name of the store.
 const STORE_NAME: &str = "etcd-0";
+
+/// The message of a failed condition.
+#[derive(Debug, thiserror::Error)]
+enum HealthError {
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    #[error("Get {url:?}: {source}")]
+    Get { url: String, source: HttpClientError },
+    #[error("{0}")]
+    Unhealthy(String),
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    #[error("store health check timed out")]
+    StoreTimeout(#[from] tokio::time::error::Elapsed),
+}
 
 /// A control plane component on this machine.
 #[derive(Clone, Debug)]
@@ -40,16 +55,15 @@ impl ComponentEndpoint {
         vec![at("controller-manager", 10257), at("scheduler", 10259)]
     }
 
-    /// Probes the component; the error is the text of the failed condition.
-    async fn check_health(&self) -> Result<String, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("Get {:?}: {error}", self.url);
+    /// Probes the component.
+    async fn check_health(&self) -> Result<String, HealthError> {
         // The endpoint is on this machine, so its certificate is not verified.
-        let tls = client_config_builder(rustls::RootCertStore::empty()).map_err(|error| failed(&error))?;
+        let tls = client_config_builder(rustls::RootCertStore::empty())?;
         let tls = without_verification(&tls.with_no_client_auth());
-        let endpoint = Endpoint::new(&self.url, tls).map_err(|error| failed(&error))?;
-        let answer = endpoint.get(HEALTH_TIMEOUT).await.map_err(|error| failed(&error))?;
+        let failed = |source| HealthError::Get { url: self.url.clone(), source };
+        let answer = Endpoint::new(&self.url, tls).map_err(failed)?.get(HEALTH_TIMEOUT).await.map_err(failed)?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
-        if answer.status.is_success() { Ok(text) } else { Err(text) }
+        if answer.status.is_success() { Ok(text) } else { Err(HealthError::Unhealthy(text)) }
     }
 }
 
@@ -104,7 +118,7 @@ impl ComponentStatusHandler {
         };
         let (status, message) = match said {
             Ok(text) => ("True", text),
-            Err(why) => ("False", why),
+            Err(error) => ("False", error.to_string()),
         };
         let condition = json!({"type": "Healthy", "status": status, "message": message});
         Some(
@@ -113,12 +127,9 @@ impl ComponentStatusHandler {
     }
 }
 
-async fn check_store(registry: &Registry) -> Result<String, String> {
-    match tokio::time::timeout(HEALTH_TIMEOUT, registry.store().check_health()).await {
-        Ok(Ok(())) => Ok("ok".to_owned()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("store health check timed out".to_owned()),
-    }
+async fn check_store(registry: &Registry) -> Result<String, HealthError> {
+    tokio::time::timeout(HEALTH_TIMEOUT, registry.store().check_health()).await??;
+    Ok("ok".to_owned())
 }
 
 fn component_not_found(name: &str) -> Status {

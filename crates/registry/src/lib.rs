@@ -12,15 +12,18 @@ mod delete;
 mod initialization;
 mod list;
 mod list_options;
+mod object_decoder;
 mod object_storage;
 mod raw_extensions;
 pub mod reviews;
 mod save_error;
+mod scale_object;
 pub mod selection;
 pub mod strategies;
 mod subresources;
 pub mod token_request;
 mod update;
+mod updated_object;
 mod virtual_resources;
 mod write_options;
 
@@ -44,14 +47,13 @@ use apiserver_core::{
 };
 use authz::{AuthorizationOptions, Authorizers};
 use bytes::Bytes;
-pub use create::decode_request_body;
 pub use list::ListPage;
 pub use list_options::ListOptions;
+pub use object_decoder::decode_request_body;
 pub use raw_extensions::raw_extensions_in_body;
 use save_error::SaveError;
 use store::{Precondition, Record, ResourceVersionMatch, Revision, Store, WatchCache, WriteRequest};
 pub use subresources::{decode_subresource_body, subresource_kind};
-use subresources::{scale_of, set_replicas};
 pub use virtual_resources::{VirtualResource, VirtualResources};
 pub use write_options::{FieldValidation, WriteOptions};
 
@@ -353,7 +355,7 @@ impl Registry {
         };
         let revision = self.store.write(write).await?;
         self.cache.wait_until_cached(&key, revision).await;
-        allocate::release_removed(self, resource, object).await;
+        allocate::release_removed(self, strategies::strategy_for(resource).allocator(), object).await;
         Ok(())
     }
 }

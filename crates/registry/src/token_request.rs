@@ -106,7 +106,12 @@ fn check_subject(request: &ResourceRequest, token_request: &Value) -> Result<(),
 }
 
 /// Fills in audiences and metadata and checks the UID.
-fn complete_request(tokens: &TokenIssuer, token_request: &mut Value, account: &Value, now: Timestamp) -> Result<(), Status> {
+fn complete_request(
+    tokens: &TokenIssuer,
+    token_request: &mut Value,
+    account: &Value,
+    now: Timestamp,
+) -> Result<(), Status> {
     let (uid, wanted) = (meta::uid(account), meta::uid(token_request));
     if !wanted.is_empty() && wanted != uid {
         let why =

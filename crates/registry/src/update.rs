@@ -20,18 +20,23 @@ use apiserver_core::{
 use store::{Precondition, Revision};
 
 use super::{
-    RETRIES, Registry, RequestOutcome, SaveError, StoredDocument, WriteOptions,
-    create::{check_api_version, decode_request_body, decode_value},
-    deletion_waits, precondition_failed, raw_extensions, scale_of, set_replicas,
+    RETRIES, Registry, RequestOutcome, SaveError, StoredDocument, WriteOptions, deletion_waits, precondition_failed,
+    raw_extensions,
 };
 use crate::{
     allocate::{self, AllocationRequest, WriteOutcome},
+    object_decoder::{check_api_version, decode_request_body, decode_value},
+    scale_object::{scale_of, set_replicas},
     strategies::{self, copy_fields},
+    updated_object::UpdatedObject,
 };
 
 /// Metadata fields that only the server changes.
 const SERVER_FIELDS: &[&str] =
     &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// The content type of an applied configuration.
+pub const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml";
 
 /// Patch types that custom resources accept.
 const CUSTOM_PATCH_TYPES: &str =
@@ -68,21 +73,6 @@ impl<'a> UpdateContext<'a> {
     /// The context of a write by the server itself.
     pub fn for_server(dry_run: bool) -> Self {
         Self { scope: UpdateScope::Server, dry_run, converter: None }
-    }
-}
-
-/// An object that was written.
-pub struct UpdatedObject {
-    /// The object after the write.
-    pub object: Value,
-    /// The stored document; `None` if nothing was stored or the object differs from it.
-    pub stored: Option<StoredDocument>,
-}
-
-impl UpdatedObject {
-    /// The request outcome with this status code.
-    pub fn into_outcome(self, code: u16) -> RequestOutcome {
-        RequestOutcome::Object { object: self.object, stored: self.stored, code }
     }
 }
 
@@ -142,7 +132,7 @@ impl Registry {
         body: &RequestBody,
         scope: UpdateScope,
     ) -> Result<RequestOutcome, Status> {
-        if body.content_type == super::apply::CONTENT_TYPE {
+        if body.content_type == APPLY_PATCH_TYPE {
             return self.apply_in_scope(request, body, scope).await;
         }
         let resource = &request.resource;
@@ -219,7 +209,7 @@ impl Registry {
             let reservation = match scope {
                 UpdateScope::Main | UpdateScope::Scale => {
                     let begin = AllocationRequest { object: &mut edited, current: Some(&current), dry_run };
-                    allocate::reserve(self, resource, begin).await?
+                    allocate::reserve(self, strategies::strategy_for(resource).allocator(), begin).await?
                 }
                 UpdateScope::Subresource | UpdateScope::Server => Default::default(),
             };

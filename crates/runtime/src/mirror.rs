@@ -90,7 +90,7 @@ async fn handle_request(layout: &ImageLayout, request: &Request<Incoming>) -> Re
     let found = match parse_request_path(request.uri().path()) {
         Some(RegistryRequest::Version) => return Response::new(full_body("{}")),
         Some(RegistryRequest::Manifest { name, reference }) => {
-            layout.find_manifest(registry_namespace(request.uri().query()), name, reference).await
+            layout.find_manifest(registry_namespace(request.uri().query()).as_deref(), name, reference).await
         }
         Some(RegistryRequest::Blob { digest }) => layout.open_blob(digest).await,
         None => return error_response(StatusCode::NOT_FOUND, "NAME_UNKNOWN", "no such resource"),
@@ -102,8 +102,9 @@ async fn handle_request(layout: &ImageLayout, request: &Request<Incoming>) -> Re
 }
 
 /// Returns the registry host from the query.
-fn registry_namespace(query: Option<&str>) -> Option<&str> {
-    query?.split('&').find_map(|pair| pair.strip_prefix("ns=")).filter(|ns| !ns.is_empty())
+fn registry_namespace(query: Option<&str>) -> Option<String> {
+    let (_, namespace) = form_urlencoded::parse(query?.as_bytes()).find(|(name, _)| name == "ns")?;
+    Some(namespace.into_owned()).filter(|namespace| !namespace.is_empty())
 }
 
 /// A manifest or blob is not available.

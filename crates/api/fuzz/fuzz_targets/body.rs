@@ -2,7 +2,8 @@
 #![no_main]
 
 use api::{
-    decode::{self, BodyFormat, FieldValidation},
+    decode::FieldValidation,
+    request_body::{self, BodyFormat},
     schema::schema,
 };
 use libfuzzer_sys::fuzz_target;
@@ -12,6 +13,6 @@ fuzz_target!(|data: &[u8]| {
     let resources = schema().resources();
     let resource = &resources[usize::from(*first) % resources.len()];
     for format in [BodyFormat::Json, BodyFormat::Yaml, BodyFormat::Protobuf] {
-        let _ = decode::decode_body(resource, format, body, FieldValidation::Strict);
+        let _ = request_body::decode_body(resource, format, body, FieldValidation::Strict);
     }
 });

@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::{
     Map, Value, decode, json, meta,
     quantity::Quantity,
+    render,
     schema::{FieldType, schema},
-    validate::render,
 };
 
 const ANNOTATION_PREFIX: &str = "autoscaling.alpha.kubernetes.io/";

@@ -50,7 +50,7 @@ impl From<DecodeHalt> for Option<DecodeError> {
 }
 
 /// Decodes JSON as an object of a type and lists strict decoding violations.
-pub(super) fn decode_text(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<StrictViolation>), DecodeError> {
+pub(crate) fn decode_text(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<StrictViolation>), DecodeError> {
     json::with_utf8_text(bytes, |text| -> Result<_, DecodeHalt> {
         let json = JsonReader::new(text, MemoryBudget::default());
         let mut typed = TypedReader { json, top: schema().get(ty), mismatch: None };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::json;
 
 use super::{
-    custom_resources,
+    custom_component::custom_component_name,
     descriptions::DescriptionTable,
     enums::{EnumValue, describe_values, parse_enums},
     group_version_kinds::{self, GroupVersionKind},
@@ -283,7 +283,7 @@ fn component_key(ty: &FieldType, field: &StructField) -> Option<String> {
 
 /// Returns the component name: `io.k8s.api.core.v1.Pod` for `core/v1.Pod`.
 pub(super) fn component_name(key: &str) -> String {
-    if let Some(name) = custom_resources::custom_component_name(key) {
+    if let Some(name) = custom_component_name(key) {
         return name.to_owned();
     }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";

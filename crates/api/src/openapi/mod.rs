@@ -1,11 +1,12 @@
 //! OpenAPI documents, built from the schema on demand: v3 as one document per group-version, v2 as one document, in
 //! JSON and protobuf.
 //!
-//! Documents are large and rarely read: [`DocumentCache`](crate::discovery::DocumentCache) caches them after the first
+//! Documents are large and rarely read: [`DocumentCache`](crate::document_cache::DocumentCache) caches them after the first
 //! request. v3 documents have hashes for client caches.
 
 mod components;
 mod conventions;
+mod custom_component;
 mod custom_resources;
 mod descriptions;
 mod document_writer;
@@ -19,7 +20,8 @@ mod resource_routes;
 mod route;
 mod v2_protobuf;
 
-pub use custom_resources::{custom_resource_document, custom_resource_paths_v2, model_name};
+pub use custom_component::model_name;
+pub use custom_resources::{custom_resource_document, custom_resource_paths_v2};
 
 use std::sync::OnceLock;
 
@@ -27,7 +29,8 @@ use serde_json::json;
 
 use crate::{
     Map, Value,
-    discovery::{ALL_ENABLED, CachedDocument, EnabledFilter},
+    cached_document::CachedDocument,
+    discovery::{ALL_ENABLED, EnabledFilter},
 };
 
 /// `/openapi/v3`: the paths of the enabled documents with their hashes.

@@ -2,7 +2,7 @@
 
 use super::{
     conventions::{BUILT_IN, CUSTOM, RouteConventions},
-    custom_resources,
+    custom_component::custom_component_key,
     group_version_kinds::GroupVersionKind,
     path_names,
     route::{ANY_MEDIA, LOG_MEDIA, OpenApiRoute, RequestBody, ResponseBody, RouteParameter},
@@ -59,7 +59,7 @@ impl<'a> RouteBuilder<'a> {
         let (group, version) = (resource.group, resource.version);
         let (conventions, component, list_component) = match &resource.custom_schema {
             Some(custom) => {
-                let key = |kind: &str| custom_resources::custom_component_key(group, version, kind);
+                let key = |kind: &str| custom_component_key(group, version, kind);
                 (&CUSTOM, key(resource.kind), key(custom.list_kind()))
             }
             None => {

@@ -3,10 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{
-    PatchError,
-    strategic_merge::{failed, missing_merge_key},
-};
+use super::{PatchError, failed, missing_merge_key};
 use crate::{
     Value,
     json::{go_type, go_value, value_type_name},

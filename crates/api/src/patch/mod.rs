@@ -90,6 +90,14 @@ impl PatchType {
     }
 }
 
+fn missing_merge_key(item: &Value, key: &str) -> PatchError {
+    failed(format!("map: {} does not contain declared merge key: {key}", json::go_value(item)))
+}
+
+fn failed(message: String) -> PatchError {
+    PatchError::Failed(message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use std::{
 use super::{
     PatchError,
     element_order::{self, ItemIdentity, element_kind},
+    failed, missing_merge_key,
 };
 use crate::{
     Map, Value,
@@ -274,10 +275,6 @@ fn apply_element_order(
     Ok(())
 }
 
-pub(super) fn missing_merge_key(item: &Value, key: &str) -> PatchError {
-    failed(format!("map: {} does not contain declared merge key: {key}", go_value(item)))
-}
-
 fn unknown_directive(directive: &Value, patch: &Map) -> PatchError {
     let mut map = patch.clone();
     map.insert(DIRECTIVE.to_owned(), directive.clone());
@@ -286,10 +283,6 @@ fn unknown_directive(directive: &Value, patch: &Map) -> PatchError {
 
 fn malformed(message: &str) -> PatchError {
     PatchError::Malformed(message.to_owned())
-}
-
-pub(super) fn failed(message: String) -> PatchError {
-    PatchError::Failed(message)
 }
 
 #[cfg(test)]

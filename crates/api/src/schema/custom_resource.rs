@@ -14,8 +14,8 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::Resource;
-use crate::{Value, apply::StructuralView, validate::FieldError};
+use super::{Resource, structural_view::StructuralView};
+use crate::{Value, field_error::FieldError};
 
 /// The schema of one version of a custom resource.
 pub trait CustomResourceSchema: fmt::Debug + Send + Sync + 'static {

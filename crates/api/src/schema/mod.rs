@@ -8,6 +8,7 @@ pub(crate) mod contributing_tests;
 mod custom_resource;
 mod field_index;
 mod resource_table;
+mod structural_view;
 mod table_gate;
 mod type_tables;
 mod unserved_versions;
@@ -16,6 +17,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 pub use custom_resource::{CustomResourceSchema, ObjectWrite, PrinterColumn, ResourceRef, intern_name};
 pub use resource_table::{Resource, ResourceScope, SelectableField, Subresource, UnknownFieldError};
+pub use structural_view::{ChildView, KeyOrigin, StructuralView, TypeView, ViewForm};
 pub use table_gate::{GateOpenedTooLate, open_gate};
 pub(crate) use unserved_versions::versions_without_resources;
 

@@ -1,28 +1,15 @@
 //! Label selectors: `app=web,tier!=db,env in (a,b),!old`, and the `LabelSelector` object.
 
-use super::{SelectorError, parse};
+use super::{
+    SelectorError, parse,
+    requirement::{LabelOperator, LabelRequirement},
+};
 use crate::{Value, meta};
 
 /// A label selector: requirements that must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<LabelRequirement>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LabelRequirement {
-    pub key: String,
-    pub operator: LabelOperator,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LabelOperator {
-    In(Vec<String>),
-    NotIn(Vec<String>),
-    Exists,
-    DoesNotExist,
-    GreaterThan(i64),
-    LessThan(i64),
 }
 
 impl LabelSelector {

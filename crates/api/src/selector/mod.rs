@@ -3,6 +3,7 @@
 mod field;
 mod label;
 mod parse;
+mod requirement;
 
 pub use field::{FieldSelector, parse_requirements};
 pub use label::{LabelSelector, format_label_selector};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use formats::names;
+
 use super::{
     SelectorError,
-    label::{LabelOperator, LabelRequirement},
+    requirement::{LabelOperator, LabelRequirement},
 };
-use crate::validate::names;
 
 /// The operators with values, as listed in errors.
 const OPERATOR_NAMES: &str = "in, notin, =, ==, !=, gt, lt";
@@ -96,17 +97,17 @@ impl<'t> SelectorParser<'t> {
         token
     }
 
-    fn parse_requirement(&mut self) -> Result<LabelRequirement, String> {
+    fn parse_requirement(&mut self) -> Result<LabelRequirement, SelectorError> {
         let mut token = self.next();
         let absent = token == SelectorToken::Symbol("!");
         if absent {
             token = self.next();
         }
         let SelectorToken::Word(key) = token else {
-            return Err(format!("found '{}', expected: identifier", token.text()));
+            return Err(SelectorError(format!("found '{}', expected: identifier", token.text())));
         };
         if let Some(fault) = join_errors(names::check_qualified_name(key)) {
-            return Err(format!("<nil>: Invalid value: {key:?}: {fault}"));
+            return Err(SelectorError(format!("<nil>: Invalid value: {key:?}: {fault}")));
         }
         let operator = match self.peek() {
             _ if absent => LabelOperator::DoesNotExist,
@@ -116,12 +117,12 @@ impl<'t> SelectorParser<'t> {
         Ok(LabelRequirement { key: key.to_owned(), operator })
     }
 
-    fn parse_operator(&mut self, key: &str) -> Result<LabelOperator, String> {
+    fn parse_operator(&mut self, key: &str) -> Result<LabelOperator, SelectorError> {
         let token = self.next();
         let values = match token {
             SelectorToken::Word("in" | "notin") => self.parse_values()?,
             SelectorToken::Symbol("=" | "==" | "!=" | ">" | "<") => BTreeSet::from([self.parse_value()?]),
-            other => return Err(format!("found '{}', expected: {OPERATOR_NAMES}", other.text())),
+            other => return Err(SelectorError(format!("found '{}', expected: {OPERATOR_NAMES}", other.text()))),
         };
         let number = || values.first().and_then(|value| value.parse::<i64>().ok());
         let mut faults = Vec::new();
@@ -136,8 +137,8 @@ impl<'t> SelectorParser<'t> {
         }
         match faults.as_slice() {
             [] => {}
-            [one] => return Err(one.clone()),
-            many => return Err(format!("[{}]", many.join(", "))),
+            [one] => return Err(SelectorError(one.clone())),
+            many => return Err(SelectorError(format!("[{}]", many.join(", ")))),
         }
         let number = number().unwrap_or(0);
         let values: Vec<String> = values.into_iter().map(str::to_owned).collect();
@@ -150,22 +151,22 @@ impl<'t> SelectorParser<'t> {
     }
 
     /// Parses the value after `=`; a missing one is empty.
-    fn parse_value(&mut self) -> Result<&'t str, String> {
+    fn parse_value(&mut self) -> Result<&'t str, SelectorError> {
         match self.peek() {
             SelectorToken::End | SelectorToken::Symbol(",") => Ok(""),
             SelectorToken::Word(word) => {
                 self.position += 1;
                 Ok(word)
             }
-            other => Err(format!("found '{}', expected: identifier", other.text())),
+            other => Err(SelectorError(format!("found '{}', expected: identifier", other.text()))),
         }
     }
 
     /// Parses the values after `in`: `(a,b)`, possibly empty ones.
-    fn parse_values(&mut self) -> Result<BTreeSet<&'t str>, String> {
+    fn parse_values(&mut self) -> Result<BTreeSet<&'t str>, SelectorError> {
         match self.next() {
             SelectorToken::Symbol("(") => {}
-            other => return Err(format!("found '{}' expected: '('", other.text())),
+            other => return Err(SelectorError(format!("found '{}' expected: '('", other.text()))),
         }
         let mut values = BTreeSet::new();
         match self.peek() {
@@ -174,7 +175,7 @@ impl<'t> SelectorParser<'t> {
                 self.position += 1;
                 return Ok(BTreeSet::from([""]));
             }
-            other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
+            other => return Err(SelectorError(format!("found '{}', expected: ',', ')' or identifier", other.text()))),
         }
         loop {
             match self.next() {
@@ -182,7 +183,7 @@ impl<'t> SelectorParser<'t> {
                     values.insert(word);
                     match self.peek() {
                         SelectorToken::Symbol("," | ")") => {}
-                        other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
+                        other => return Err(SelectorError(format!("found '{}', expected: ',' or ')'", other.text()))),
                     }
                 }
                 SelectorToken::Symbol(")") => return Ok(values),
@@ -191,7 +192,7 @@ impl<'t> SelectorParser<'t> {
                         values.insert("");
                     }
                 }
-                other => return Err(format!("found '{}', expected: ',', or identifier", other.text())),
+                other => return Err(SelectorError(format!("found '{}', expected: ',', or identifier", other.text()))),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Cell expressions of `schema/columns.txt`, parsed once and evaluated per row.
 
-use super::{printed_object::PrintedObject, printer_functions};
+use super::{join_truncated, printed_object::PrintedObject, printer_functions};
 use crate::{Value, selector, time};
 
 /// A cell: the first alternative with a value.
@@ -235,12 +235,6 @@ fn visit_elements<'a>(row: PrintedObject<'a>, path: &str, visit: &mut dyn FnMut(
             None => visit(item),
         }
     }
-}
-
-/// Joins the first `most` texts and appends the number of the others.
-pub(super) fn join_truncated(list: &[String], most: usize, between: &str) -> String {
-    let shown = list[..list.len().min(most)].join(between);
-    if list.len() > most { format!("{shown} + {} more...", list.len() - most) } else { shown }
 }
 
 /// Formats `a=1,b=2`, or `<none>`.

@@ -164,3 +164,9 @@ fn convert_for_printer<'a>(printer: &TablePrinter, resource: &Resource, object: 
 pub fn partial_metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }
+
+/// Joins the first `most` texts and appends the number of the others.
+fn join_truncated(list: &[String], most: usize, between: &str) -> String {
+    let shown = list[..list.len().min(most)].join(between);
+    if list.len() > most { format!("{shown} + {} more...", list.len() - most) } else { shown }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{cell_expression::join_truncated, printed_object::PrintedObject};
+use super::{join_truncated, printed_object::PrintedObject};
 use crate::Value;
 
 /// The external addresses of a service.

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    cell_expression::join_truncated,
-    network_cells, pod_cells,
+    join_truncated, network_cells, pod_cells,
     printed_object::{PrintedObject, format_quantity},
 };
 use crate::{Value, meta, time};

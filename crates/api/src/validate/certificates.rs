@@ -41,7 +41,7 @@ pub fn validate_requested_signer(signer: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_request_conditions(list: &FieldCursor, e: &mut ErrorList) {
     let mut seen: Vec<&str> = Vec::new();
     for condition in list.items() {
-        rules::check_block("RequestCondition", &condition, e);
+        check_block("RequestCondition", &condition, e);
         let kind = condition.get("type");
         let other = match kind.text() {
             "Approved" => "Denied",

@@ -33,7 +33,7 @@ fn shared_field<'v>(spec: &FieldCursor<'v, '_>, field: &str) -> Option<&'v Value
 
 /// Validates the spec of a CRD.
 pub fn validate_definition(spec: &FieldCursor, e: &mut ErrorList) {
-    rules::check_block("DefinitionHead", spec, e);
+    check_block("DefinitionHead", spec, e);
     let versions = spec.get("versions");
     let own = |field: &str| shared_field(spec, field).is_none();
     for version in versions.items() {
@@ -46,11 +46,11 @@ pub fn validate_definition(spec: &FieldCursor, e: &mut ErrorList) {
         check_label_joined(&first, e);
     }
     let kind = spec.get("names");
-    rules::check_block("DefinitionNames", &kind, e);
+    check_block("DefinitionNames", &kind, e);
     validate_kind_names(&kind, e);
     validate_shared_fields(spec, e);
     if spec.get("conversion").exists() {
-        rules::check_block("Conversion", &spec.get("conversion"), e);
+        check_block("Conversion", &spec.get("conversion"), e);
     }
 }
 
@@ -71,16 +71,16 @@ pub fn validate_domain_of_group(group: &FieldCursor, e: &mut ErrorList) {
 }
 
 fn validate_version(at: &FieldCursor, own: &dyn Fn(&str) -> bool, e: &mut ErrorList) {
-    rules::check_block("VersionWarning", at, e);
+    check_block("VersionWarning", at, e);
     let status = at.get("subresources").get("status").exists();
     if own("schema") {
         schema::validate_schema(&at.get("schema").get("openAPIV3Schema"), status, e);
     }
     if own("subresources") {
-        rules::check_block("Subresources", &at.get("subresources"), e);
+        check_block("Subresources", &at.get("subresources"), e);
     }
     if own("additionalPrinterColumns") {
-        at.get("additionalPrinterColumns").items().for_each(|column| rules::check_block("PrinterColumn", &column, e));
+        at.get("additionalPrinterColumns").items().for_each(|column| check_block("PrinterColumn", &column, e));
     }
     if own("selectableFields") {
         let root = at.get("schema").get("openAPIV3Schema").value;
@@ -96,10 +96,10 @@ fn validate_shared_fields(spec: &FieldCursor, e: &mut ErrorList) {
     let place = spec.child_as("validation", validation);
     schema::validate_schema(&place.get("openAPIV3Schema"), status, e);
     let parts = shared_field(spec, "subresources").unwrap_or(&Value::Null);
-    rules::check_block("Subresources", &spec.child_as("subresources", parts), e);
+    check_block("Subresources", &spec.child_as("subresources", parts), e);
     let columns = shared_field(spec, "additionalPrinterColumns").unwrap_or(&Value::Null);
     let columns = spec.child_as("additionalPrinterColumns", columns);
-    columns.items().for_each(|column| rules::check_block("PrinterColumn", &column, e));
+    columns.items().for_each(|column| check_block("PrinterColumn", &column, e));
     let fields = spec.child_as("selectableFields", shared_field(spec, "selectableFields").unwrap_or(&Value::Null));
     validate_selectable_fields(&fields, place.get("openAPIV3Schema").value, e);
 }
@@ -135,7 +135,7 @@ fn render_versions(list: &Value) -> String {
     if list.as_array().is_none_or(Vec::is_empty) {
         return "null".to_owned();
     }
-    BadValue::render_as("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
+    render_bad_value("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
 }
 
 /// Validates the names of a CRD.

@@ -15,10 +15,10 @@ pub fn validate_one_request(at: &FieldCursor, e: &mut ErrorList) {
             let message = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             at.invalid_as(e, Value::Null, message);
         }
-        (true, false) if flat => rules::check_block("ExactRequest", &at.child_as("exactly", at.value), e),
-        (true, false) => rules::check_block("ExactRequest", &exactly, e),
+        (true, false) if flat => check_block("ExactRequest", &at.child_as("exactly", at.value), e),
+        (true, false) => check_block("ExactRequest", &exactly, e),
         (false, true) if first.len() > 8 => first.too_many(e, 8),
-        (false, true) => rules::check_block("Alternatives", &first, e),
+        (false, true) => check_block("Alternatives", &first, e),
     }
 }
 
@@ -125,7 +125,7 @@ pub fn validate_binding_conditions(at: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_taint_effect(taint: &FieldCursor, e: &mut ErrorList) {
     let effect = taint.get("effect");
     if effect.old_cursor().text() != effect.text() || !taint.old_cursor().exists() {
-        rules::check_block("DeviceTaintEffect", taint, e);
+        check_block("DeviceTaintEffect", taint, e);
     }
 }
 

@@ -4,7 +4,7 @@ use super::{ip_address, prelude::*};
 
 pub fn validate_changed_subsets(list: &FieldCursor, e: &mut ErrorList) {
     if !list.is_update() || list.is_changed() {
-        list.items().for_each(|subset| rules::check_block("EndpointSubset", &subset, e));
+        list.items().for_each(|subset| check_block("EndpointSubset", &subset, e));
     }
 }
 
@@ -21,7 +21,7 @@ pub fn validate_slice_ports(list: &FieldCursor, e: &mut ErrorList) {
     }
     let mut seen = std::collections::HashSet::new();
     for port in list.items() {
-        rules::check_block("SlicePort", &port, e);
+        check_block("SlicePort", &port, e);
         if !seen.insert(port.text_at("name")) {
             port.get("name").duplicate(e, port.text_at("name"));
         }
@@ -35,7 +35,7 @@ pub fn validate_changed_endpoints(list: &FieldCursor, e: &mut ErrorList) {
     if list.len() > 1000 {
         return list.too_many(e, 1000);
     }
-    list.items().for_each(|endpoint| rules::check_block("Endpoint", &endpoint, e));
+    list.items().for_each(|endpoint| check_block("Endpoint", &endpoint, e));
 }
 
 /// Validates an address by the slice's address type.
@@ -77,6 +77,6 @@ pub fn validate_few_hints(hints: &FieldCursor, e: &mut ErrorList) {
         if list.len() > 8 {
             return list.too_many(e, 8);
         }
-        rules::check_block(rules, &list, e);
+        check_block(rules, &list, e);
     }
 }

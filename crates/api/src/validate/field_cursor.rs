@@ -5,12 +5,13 @@
 
 use std::{cmp::Ordering, collections::HashSet, fmt, hash::Hash, sync::LazyLock};
 
-use super::{
-    ErrorList,
+use super::{ErrorList, names};
+use crate::{
+    Value,
     field_error::{BadValue, FieldError, FieldErrorType},
-    names, render,
+    quantity::Quantity,
+    render::{self, render_bad_value},
 };
-use crate::{Value, quantity::Quantity};
 
 static NULL: Value = Value::Null;
 
@@ -278,7 +279,7 @@ impl FieldCursor<'_, '_> {
 
     /// Reports an invalid struct, rendered as upstream's type.
     pub fn invalid_struct(&self, e: &mut ErrorList, ty: &str, message: impl Into<String>) {
-        self.push_error(e, FieldErrorType::Invalid(BadValue::render_as(ty, self.value)), message);
+        self.push_error(e, FieldErrorType::Invalid(render_bad_value(ty, self.value)), message);
     }
 
     /// Adds a warning.

@@ -78,9 +78,9 @@ pub fn validate_job_change(new: &FieldCursor, e: &mut ErrorList) {
     {
         completions.invalid(e, "can only be modified in tandem with spec.parallelism");
     }
-    rules::check_block("FixedJobSelector", &spec, e);
+    check_block("FixedJobSelector", &spec, e);
     validate_template_update(&spec, &new.old_cursor(), e);
-    rules::check_block("FixedJobSpec", &spec, e);
+    check_block("FixedJobSpec", &spec, e);
 }
 
 /// Validates a template update: scheduling fields and resources may change while a job is suspended without pods.
@@ -98,7 +98,7 @@ fn validate_template_update(spec: &FieldCursor, old: &FieldCursor, e: &mut Error
         copy_resources(template.value, &mut was);
         let inner = template.get("spec");
         if !semantically_equal(inner.value, was.get("spec").unwrap_or(&Value::Null)) {
-            spec.get("template.spec").invalid_as(e, BadValue::render_as("core/v1.PodSpec", inner.value), IMMUTABLE);
+            spec.get("template.spec").invalid_as(e, render_bad_value("core/v1.PodSpec", inner.value), IMMUTABLE);
         }
     } else if !semantically_equal(template.value, &was) {
         template.invalid_struct(e, "core/v1.PodTemplateSpec", IMMUTABLE);

@@ -167,7 +167,7 @@ fn validate_owner_references(at: &FieldCursor, e: &mut ErrorList) {
             }
         }
         if version == "v1" && text("kind") == "Event" {
-            let shown = BadValue::render_as("meta/v1.OwnerReference", owner.value);
+            let shown = render_bad_value("meta/v1.OwnerReference", owner.value);
             at.invalid_as(e, shown, "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner.get("controller").is_true() {

@@ -12,12 +12,11 @@ mod custom_resource_definition;
 mod device;
 mod endpoints;
 mod field_cursor;
-mod field_error;
 mod flow_control;
-mod internal_types;
 mod ip_address;
 mod job;
 mod metadata;
+mod name_formats;
 pub mod names;
 mod network;
 mod node;
@@ -27,7 +26,6 @@ mod pod_certificate;
 mod prelude;
 mod quota;
 mod rbac;
-pub(crate) mod render;
 mod reset_fields;
 mod resource_name;
 mod resource_slice;
@@ -47,7 +45,7 @@ mod warnings;
 mod workload;
 mod x509;
 
-pub use field_error::{BadValue, FieldError, FieldErrorType};
+pub use crate::field_error::{BadValue, FieldError, FieldErrorType};
 
 use field_cursor::FieldCursor;
 use jiff::Timestamp;
@@ -60,6 +58,22 @@ use crate::{
 
 /// Field errors, in the order they are found.
 type ErrorList = Vec<FieldError>;
+
+/// Rule functions, which the tables call by name.
+type RuleFunction = fn(&FieldCursor, &mut ErrorList);
+type RuleFunctionWithArgument = fn(&FieldCursor, &str, &mut ErrorList);
+
+/// Checks a value by a block of rules, for functions.
+fn check_block(block: &str, at: &FieldCursor, e: &mut ErrorList) {
+    rules::check_block(block, at, e);
+}
+
+/// Whether a value violates a block of rules.
+fn violates_block(block: &str, at: &FieldCursor) -> bool {
+    let mut e = Vec::new();
+    check_block(block, at, &mut e);
+    !e.is_empty()
+}
 
 /// Validates an object on create.
 pub fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {

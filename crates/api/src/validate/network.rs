@@ -13,7 +13,7 @@ pub fn validate_policy_peers(spec: &FieldCursor, e: &mut ErrorList) {
     selector::check_label_selector(&pods, loose, e);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
-            rule.get("ports").items().for_each(|port| rules::check_block("NetworkPolicyPort", &port, e));
+            rule.get("ports").items().for_each(|port| check_block("NetworkPolicyPort", &port, e));
             rule.get(peers).items().for_each(|peer| self::validate_peer(&peer, loose, &known, e));
         }
     }
@@ -40,7 +40,7 @@ fn validate_peer(at: &FieldCursor, lenient: bool, known: &[&str], e: &mut ErrorL
     if block.exists() {
         validate_ip_block(&block, known, e);
     }
-    rules::check_block("NetworkPolicyPeer", at, e);
+    check_block("NetworkPolicyPeer", at, e);
 }
 
 fn validate_ip_block(at: &FieldCursor, known: &[&str], e: &mut ErrorList) {
@@ -90,7 +90,7 @@ fn validate_cidrs(spec: &FieldCursor, e: &mut ErrorList) {
     if list.len() > 2 {
         return list.invalid_as(
             e,
-            BadValue::render_as("networking/v1.ServiceCIDRSpec", spec.value),
+            render_bad_value("networking/v1.ServiceCIDRSpec", spec.value),
             "may only hold up to 2 values",
         );
     }
@@ -109,14 +109,14 @@ pub fn validate_ingress_rules(list: &FieldCursor, e: &mut ErrorList) {
         validate_host(&rule.get("host"), e);
         let http = rule.get("http");
         if http.exists() && !(is_wild(&rule) && any_wildcard) {
-            rules::check_block("IngressPaths", &http, e);
+            check_block("IngressPaths", &http, e);
         }
     }
 }
 
 fn has_invalid_paths(rule: &FieldCursor) -> bool {
     let http = rule.get("http");
-    http.exists() && rules::violates_block("IngressPaths", &http)
+    http.exists() && violates_block("IngressPaths", &http)
 }
 
 fn validate_host(host: &FieldCursor, e: &mut ErrorList) {

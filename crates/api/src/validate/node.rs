@@ -22,10 +22,10 @@ pub fn validate_taints_of_node(list: &FieldCursor, e: &mut ErrorList) {
 fn validate_taints(list: &FieldCursor, e: &mut ErrorList) {
     let mut seen = Vec::new();
     for taint in list.items() {
-        rules::check_block("Taint", &taint, e);
+        check_block("Taint", &taint, e);
         let pair = (taint.text_at("key"), taint.text_at("effect"));
         if seen.contains(&pair) {
-            let shown = BadValue::render_as("core/v1.Taint", taint.value);
+            let shown = render_bad_value("core/v1.Taint", taint.value);
             taint.push_error(e, FieldErrorType::Duplicate(shown), "taints must be unique by key and effect pair");
         }
         seen.push(pair);
@@ -87,7 +87,7 @@ pub fn validate_node_change(node: &FieldCursor, e: &mut ErrorList) {
     let (spec, status) = (node.get("spec"), node.get("status"));
     status.get("addresses").for_each_duplicate(
         |address| address.value,
-        |address, value| address.duplicate(e, BadValue::render_as("core/v1.NodeAddress", value)),
+        |address, value| address.duplicate(e, render_bad_value("core/v1.NodeAddress", value)),
     );
     let cidrs = spec.get("podCIDRs");
     let old = cidrs.old_cursor();

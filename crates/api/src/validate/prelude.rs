@@ -1,12 +1,14 @@
 //! The common imports of rule functions.
 
 pub(in crate::validate) use super::{
-    ErrorList,
+    ErrorList, check_block,
     field_cursor::{FieldCursor, IMMUTABLE},
-    field_error::{BadValue, FieldError, FieldErrorType},
     names,
-    render::semantically_equal,
     reset_fields::set_or_remove,
-    rules,
+    violates_block,
 };
-pub(in crate::validate) use crate::Value;
+pub(in crate::validate) use crate::{
+    Value,
+    field_error::{BadValue, FieldError, FieldErrorType},
+    render::{render_bad_value, semantically_equal},
+};

@@ -54,7 +54,7 @@ pub fn validate_scope_fits(name: &FieldCursor, e: &mut ErrorList) {
     let selector = name.ancestor(3);
     for (limit, _) in selector.ancestor(1).get("hard").entries() {
         if resource::is_quota_resource(limit) && !scope_applies_to(name.text(), limit) {
-            let shown = BadValue::render_as("core/v1.ScopeSelector", selector.value);
+            let shown = render_bad_value("core/v1.ScopeSelector", selector.value);
             name.ancestor(2).invalid_as(e, shown, "unsupported scope applied to resource");
         }
     }

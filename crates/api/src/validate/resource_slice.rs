@@ -23,7 +23,7 @@ pub fn validate_slice_devices(devices: &FieldCursor, e: &mut ErrorList) {
     if devices.len() > most {
         return devices.too_many(e, most);
     }
-    rules::check_block("SliceDevices", devices, e);
+    check_block("SliceDevices", devices, e);
 }
 
 /// Returns the fields of a device; `v1beta1` nests them under `basic`.
@@ -52,10 +52,10 @@ fn validate_node_selection(at: &FieldCursor, choices: &[&str], when: &str, e: &m
             }
             "nodeName" => given.check_format(e, names::check_dns1123_subdomain),
             "nodeSelector" => {
-                rules::check_block("NodeSelector", &given, e);
+                check_block("NodeSelector", &given, e);
                 let terms = given.get("nodeSelectorTerms");
                 if when.is_empty() && terms.len() != 1 {
-                    let shown = BadValue::render_as("core/v1.NodeSelectorTerm", terms.value);
+                    let shown = render_bad_value("core/v1.NodeSelectorTerm", terms.value);
                     terms.invalid_as(e, shown, "must have exactly one node selector term");
                 }
             }
@@ -94,7 +94,7 @@ pub fn validate_slice_device(at: &FieldCursor, e: &mut ErrorList) {
     if values > 48 {
         at.invalid_as(e, values, "the total number of attribute values must not exceed 48");
     }
-    rules::check_block("SliceDevice", &inner, e);
+    check_block("SliceDevice", &inner, e);
 }
 
 /// Validates the node selection of a device, allowed with `perDeviceNodeSelection` only.

@@ -1,6 +1,6 @@
 //! The rule tables, and the registry of the functions that they call.
 
-use super::rules::{RuleFunction, RuleFunctionWithArgument};
+use super::{RuleFunction, RuleFunctionWithArgument};
 
 /// The joined rule tables.
 const RULE_TABLES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.txt"));

@@ -35,7 +35,7 @@ fn system_class_error(class: &FieldCursor, name: &str) -> Option<String> {
 pub fn validate_distinct_tolerations(list: &FieldCursor, e: &mut ErrorList) {
     list.for_each_duplicate(
         |toleration| ["key", "operator", "value", "effect"].map(|field| toleration.text_at(field)),
-        |toleration, _| toleration.duplicate(e, BadValue::render_as("core/v1.Toleration", toleration.value)),
+        |toleration, _| toleration.duplicate(e, render_bad_value("core/v1.Toleration", toleration.value)),
     );
 }
 

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use formats::{go_regexp, strfmt};
 
-use super::{prelude::*, render};
+use super::prelude::*;
 use crate::json;
+use crate::render;
 
 /// Validates a value at path `place`.
 pub(super) fn check_value(schema: &FieldCursor, value: &Value, place: &FieldCursor, e: &mut ErrorList) {

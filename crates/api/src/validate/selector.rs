@@ -18,22 +18,22 @@ pub fn validate_kept_selector(at: &FieldCursor, e: &mut ErrorList) {
 
 /// Validates a label selector; with `loose`, values may have any format.
 pub(super) fn check_label_selector(at: &FieldCursor, loose: bool, e: &mut ErrorList) {
-    rules::check_block(if loose { "LooseSelector" } else { "LabelSelector" }, at, e);
+    check_block(if loose { "LooseSelector" } else { "LabelSelector" }, at, e);
 }
 
 /// Validates a node selector; with `loose`, values may have any format.
 pub(super) fn check_node_selector(at: &FieldCursor, loose: bool, e: &mut ErrorList) {
-    rules::check_block(if loose { "LooseNodeSelector" } else { "NodeSelector" }, at, e);
+    check_block(if loose { "LooseNodeSelector" } else { "NodeSelector" }, at, e);
 }
 
 /// Whether a label selector is invalid.
 pub(super) fn is_invalid_label_selector(selector: &Value) -> bool {
-    rules::violates_block("LabelSelector", &FieldCursor::for_create(selector))
+    violates_block("LabelSelector", &FieldCursor::for_create(selector))
 }
 
 /// Whether a node selector is present and invalid.
 pub(super) fn is_invalid_node_selector(selector: &Value) -> bool {
-    !selector.is_null() && rules::violates_block("NodeSelector", &FieldCursor::for_create(selector))
+    !selector.is_null() && violates_block("NodeSelector", &FieldCursor::for_create(selector))
 }
 
 /// Parses a selector; `Err` if it is invalid. An absent selector matches nothing.

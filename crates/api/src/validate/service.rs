@@ -83,7 +83,7 @@ pub fn validate_node_ports(spec: &FieldCursor, e: &mut ErrorList) {
         let key = (port.get("protocol").text(), port.get("port").int());
         if served.contains(&key) {
             let value = serde_json::json!({"protocol": key.0, "port": key.1});
-            port.duplicate(e, BadValue::render_as("core/v1.ServicePort", &value));
+            port.duplicate(e, render_bad_value("core/v1.ServicePort", &value));
         }
         served.push(key);
     }

@@ -92,7 +92,7 @@ pub fn validate_drivers_kept(list: &FieldCursor, e: &mut ErrorList) {
         for driver in list.items().filter(|driver| driver.value["name"] == was["name"]) {
             let now = fixed(driver.value);
             if !semantically_equal(&now, &fixed(was)) {
-                list.invalid_as(e, BadValue::render_as("storage/v1.CSINodeDriver", &now), IMMUTABLE);
+                list.invalid_as(e, render_bad_value("storage/v1.CSINodeDriver", &now), IMMUTABLE);
             }
         }
     }
@@ -109,7 +109,7 @@ pub fn validate_token_requests(list: &FieldCursor, e: &mut ErrorList) {
         }
         seen.push(audience.text());
         if request.get("expirationSeconds").exists() {
-            rules::check_block("TokenSeconds", &request.get("expirationSeconds"), e);
+            check_block("TokenSeconds", &request.get("expirationSeconds"), e);
         }
     }
 }

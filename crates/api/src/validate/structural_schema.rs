@@ -22,7 +22,7 @@ pub(super) fn validate_schema(root: &FieldCursor, has_status: bool, e: &mut Erro
     }
     let mut structural = Vec::new();
     if is_structural(root.value) {
-        rules::check_block("SchemaRoot", root, &mut structural);
+        check_block("SchemaRoot", root, &mut structural);
     }
     structural.sort_by_key(ToString::to_string);
     if structural.is_empty() {
@@ -71,12 +71,12 @@ pub fn validate_alternatives(at: &FieldCursor, e: &mut ErrorList) {
             let mixed = list == "anyOf" && at.get(list).value == &both;
             let first = list == "allOf" && index == 0 && part.get("anyOf").value == &both;
             if !mixed && !first {
-                rules::check_block("NarrowingSchema", &part, e);
+                check_block("NarrowingSchema", &part, e);
             }
         }
     }
     if at.get("not").exists() {
-        rules::check_block("NarrowingSchema", &at.get("not"), e);
+        check_block("NarrowingSchema", &at.get("not"), e);
     }
 }
 
@@ -154,7 +154,7 @@ fn validate_supported(at: &FieldCursor, place: SchemaContext, e: &mut ErrorList)
         at.get(list).items().for_each(|part| validate_supported(&part, inner, e));
     }
     validate_supported(&at.get("items"), inner, e);
-    rules::check_block("SupportedSchema", at, e);
+    check_block("SupportedSchema", at, e);
 }
 
 /// Requires a message for multi-line rules.

@@ -1,6 +1,7 @@
 //! Validation of PersistentVolumes and volume sources beyond the rule tables.
 
-use super::{prelude::*, render, selector, volume_claim};
+use super::{prelude::*, selector, volume_claim};
+use crate::render;
 use crate::schema::schema;
 
 pub fn validate_capacity(at: &FieldCursor, e: &mut ErrorList) {
@@ -55,7 +56,7 @@ pub fn validate_volume_change(new: &FieldCursor, e: &mut ErrorList) {
     if old_affinity.exists()
         && !semantically_equal(affinity.value, &replace_beta_labels(old_affinity.value, affinity.value))
     {
-        let shown = BadValue::render_as("core/v1.VolumeNodeAffinity", affinity.value);
+        let shown = render_bad_value("core/v1.VolumeNodeAffinity", affinity.value);
         new.get("nodeAffinity").invalid_as(e, shown, "field is immutable, except for updating from beta label to GA");
     }
     let class = spec.get("volumeAttributesClassName");

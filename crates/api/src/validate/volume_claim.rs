@@ -1,7 +1,8 @@
 //! Validation of PersistentVolumeClaims beyond the rule tables.
 
-use super::{pod::resources, prelude::*, render, resource_name as resource};
+use super::{pod::resources, prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
+use crate::render;
 
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IMMUTABLE_SPEC: &str =

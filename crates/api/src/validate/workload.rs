@@ -15,7 +15,7 @@ pub fn validate_selected_template(spec: &FieldCursor, e: &mut ErrorList) {
         Ok(parsed) => {
             let template = spec.get("template");
             validate_labels_match(&template, parsed.as_ref(), e);
-            rules::check_block("ReplicaTemplate", &template, e);
+            check_block("ReplicaTemplate", &template, e);
         }
     }
 }
@@ -82,7 +82,7 @@ pub fn validate_stateful_template(spec: &FieldCursor, e: &mut ErrorList) {
             let adjusted = adjusted_template(spec);
             let template = spec.get("template").with_value(&adjusted);
             validate_labels_match(&template, parsed.as_ref(), e);
-            rules::check_block("StatefulTemplate", &template, e);
+            check_block("StatefulTemplate", &template, e);
         }
     }
 }
@@ -212,7 +212,7 @@ pub fn validate_metric_source(at: &FieldCursor, e: &mut ErrorList) {
     let given = |field: &str| at.value.get(field).is_some();
     let present = || METRIC_SOURCES.iter().filter(|(_, field, _)| given(field));
     if let Some((_, field, rules)) = present().next() {
-        rules::check_block(rules, &at.get(field), e);
+        check_block(rules, &at.get(field), e);
     }
     let expected = METRIC_SOURCES.iter().find(|(name, ..)| *name == kind.text()).map(|(_, field, _)| *field);
     match expected {

@@ -7,7 +7,7 @@ use x509_parser::{
     verify::verify_signature,
 };
 
-use super::field_error::BadValue;
+use crate::field_error::BadValue;
 
 const ED25519: &[u8] = &[0x30, 5, 6, 3, 0x2b, 0x65, 0x70];
 const ECDSA_SHA256: &[u8] = &[0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];

@@ -3,7 +3,7 @@
 use api::status::Status;
 use apiserver_core::{Body, request::ResourceRequest};
 use http::{Request, Response};
-use streaming::{RemoteCommandOptions, join, translate, websocket};
+use streaming::{RemoteCommandOptions, stream_translator, upgrade_proxy, websocket};
 
 use super::pod;
 use crate::Server;

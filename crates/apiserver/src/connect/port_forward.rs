@@ -3,7 +3,7 @@
 use api::status::Status;
 use apiserver_core::{Body, request::ResourceRequest};
 use http::{Request, Response};
-use streaming::{join, tunnel};
+use streaming::{stream_tunnel, upgrade_proxy};
 
 use super::{options, pod};
 use crate::Server;

@@ -14,7 +14,7 @@ use authn::{
     ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP,
     service_account::{groups, is_dns_label, split_user_name},
 };
-use authz::{Authorizers, MASTERS_GROUP, forbidden};
+use authz::{Authorizers, MASTERS_GROUP, forbidden_with_reason};
 
 use super::ImpersonatedUser;
 

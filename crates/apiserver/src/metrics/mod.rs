@@ -10,7 +10,9 @@ mod request;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use apiserver_core::{
-    Body, document,
+    Body,
+    body::text_response,
+    document,
     metrics::{
         MetricsPage,
         family::{CounterFamily, GaugeFamily, HistogramFamily},
@@ -19,7 +21,7 @@ use apiserver_core::{
 use http::{HeaderValue, Response, header};
 pub use request::{InFlightRequest, RequestKey};
 
-use crate::{Server, health, paths};
+use crate::{Server, health};
 
 const SECONDS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
@@ -152,7 +154,7 @@ pub async fn metrics_response(server: &Server) -> Response<Body> {
     page.write_header("kubernetes_build_info", BUILD, "gauge");
     let version = format!("major=\"1\",minor=\"36\",git_version=\"{}+ferry\"", api::KUBERNETES_VERSION);
     page.write_sample("kubernetes_build_info", &version, 1.0);
-    let mut response = paths::text(page.into_text());
+    let mut response = text_response(page.into_text());
     let name = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(name));
     response
@@ -162,7 +164,7 @@ pub async fn metrics_response(server: &Server) -> Response<Body> {
 pub async fn slis_response(server: &Server) -> Response<Body> {
     let mut page = MetricsPage::default();
     write_check_metrics(server, &mut page).await;
-    paths::text(page.into_text())
+    text_response(page.into_text())
 }
 
 async fn write_check_metrics(server: &Server, page: &mut MetricsPage) {

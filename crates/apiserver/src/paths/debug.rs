@@ -1,9 +1,8 @@
 //! `/statusz` and `/flagz`: debug pages.
 
-use apiserver_core::{Body, clock};
+use apiserver_core::{Body, body::text_response, clock};
 use http::Response;
 
-use super::text;
 use crate::Server;
 
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees \
@@ -14,7 +13,7 @@ pub fn statusz_response(server: &Server) -> Response<Body> {
     let started = server.shared.started;
     let seconds = clock::now().duration_since(started).as_secs();
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    text(format!(
+    text_response(format!(
         "\napiserver statusz\n{WARNING}\n\nStarted= {}\nUp= {hours} hr {minutes:02} min {rest:02} sec\n\
          Ferry version= {}\nBinary version= 1.36\nEmulation version= 1.36\n\
          Paths= /flagz /healthz /livez /metrics /readyz /statusz /version\n",
@@ -26,5 +25,5 @@ pub fn statusz_response(server: &Server) -> Response<Body> {
 /// The flags with their effective values.
 pub fn flagz_response(server: &Server) -> Response<Body> {
     let lines: String = server.shared.options.flags.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-    text(format!("\napiserver flagz\n{WARNING}\n{lines}"))
+    text_response(format!("\napiserver flagz\n{WARNING}\n{lines}"))
 }

@@ -1,7 +1,8 @@
 //! Discovery: `/api` and `/apis`, per group-version or aggregated.
 
 use api::{
-    discovery::{self, AggregatedVersion, DocumentName},
+    discovery::{self, AggregatedVersion},
+    document_cache::DocumentName,
     status::Status,
 };
 use apiserver_core::{Body, negotiation};

@@ -6,7 +6,6 @@ mod openapi;
 mod tagged;
 
 use api::status::Status;
-pub use apiserver_core::body::text_response as text;
 use apiserver_core::{Body, negotiation};
 use http::{HeaderValue, Method, Response, header, request::Parts};
 use serde::Serialize;

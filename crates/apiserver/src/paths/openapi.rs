@@ -1,7 +1,7 @@
 //! `/openapi`: v2 as one document, v3 as an index of documents with content hashes in their URLs, so that clients may
 //! cache them permanently.
 
-use api::discovery::DocumentName;
+use api::document_cache::DocumentName;
 use apiserver_core::{Body, body::full_body, query::Query};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};

@@ -1,6 +1,6 @@
 //! Documents with ETags: a client with the current ETag gets 304.
 
-use api::discovery::CachedDocument;
+use api::cached_document::CachedDocument;
 use apiserver_core::{Body, body::full_body};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};

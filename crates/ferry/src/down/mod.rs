@@ -13,7 +13,7 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Context, bail};
 
 use crate::{
-    cli::DownArguments,
+    arguments::DownArguments,
     containerd,
     instance::ClusterInstance,
     network,

@@ -3,9 +3,11 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use apiserver::{Audit, AuditMode, AuditPolicy, BatchConfig, LogBackendConfig, TruncateConfig, WebhookBackendConfig};
+use apiserver::{
+    AuditMode, AuditOptions, AuditPolicy, BatchConfig, LogBackendConfig, TruncateConfig, WebhookBackendConfig,
+};
 
-use super::{authentication::read_flag_file, options::path};
+use super::flag_files::{flag_path, read_flag_file};
 use crate::flags::ParsedFlags;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -42,7 +44,7 @@ fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogBackendConfi
 
 fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<WebhookBackendConfig>> {
     const FILE: &str = "audit-webhook-config-file";
-    let Some(file) = path(given, FILE) else { return Ok(None) };
+    let Some(file) = flag_path(given, FILE) else { return Ok(None) };
     let endpoint =
         apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-webhook")?;

@@ -4,11 +4,11 @@ use std::{fs, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, JwtIssuer, TokenLimits, ClaimMapping, PublicKey,
-    ReviewVersion, TokenWebhook, TokenIssuer, UserTable,
+    ALGORITHMS, AuthenticationConfig, AuthenticationFile, CaBundle, ClaimMapping, JwtIssuer, PublicKey, ReviewVersion,
+    TokenIssuer, TokenLimits, TokenWebhook, UserTable,
 };
 
-use super::options::path;
+use super::flag_files::{flag_path, read_flag_file};
 use crate::flags::ParsedFlags;
 
 /// Everything about authentication but the tokens of service accounts.
@@ -96,7 +96,8 @@ fn oidc_issuer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<JwtIssuer>> {
         authority: read_flag_file(given, "oidc-ca-file", |pem| CaBundle::from_pem(pem).map(|_| pem.to_owned()))?,
         audiences: vec![client],
         username: ClaimMapping { claim, prefix },
-        groups: groups.map(|claim| ClaimMapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
+        groups: groups
+            .map(|claim| ClaimMapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
         uid: None,
         expressions: Default::default(),
         required: required.context("--oidc-required-claim takes claim=value")?,
@@ -108,7 +109,7 @@ fn oidc_issuer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<JwtIssuer>> {
 /// The webhook that knows tokens.
 fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhook>> {
     const FILE: &str = "authentication-token-webhook-config-file";
-    let Some(file) = path(given, FILE) else { return Ok(None) };
+    let Some(file) = flag_path(given, FILE) else { return Ok(None) };
     let version = match given.text("authentication-token-webhook-version").as_deref() {
         Some("v1") => ReviewVersion::V1,
         Some("v1beta1") => ReviewVersion::V1Beta1,
@@ -127,7 +128,7 @@ fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhoo
 pub fn token_signer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenIssuer>> {
     let mut issuers = given.many("service-account-issuer");
     let keys = read_keys(given)?;
-    let signs = path(given, "service-account-signing-key-file");
+    let signs = flag_path(given, "service-account-signing-key-file");
     if signs.is_none() && keys.is_empty() {
         return Ok(None);
     }
@@ -161,19 +162,4 @@ fn read_keys(given: &ParsedFlags<'_>) -> anyhow::Result<Vec<PublicKey>> {
         keys.extend(PublicKey::from_pem(&pem).with_context(|| format!("--service-account-key-file {file}"))?);
     }
     Ok(keys)
-}
-
-/// Reads the file that a flag names; `None` if the flag is not set.
-pub fn read_flag_file<T, E>(
-    given: &ParsedFlags<'_>,
-    flag: &str,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> anyhow::Result<Option<T>>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let Some(file) = path(given, flag) else { return Ok(None) };
-    let about = || format!("--{flag} {}", file.display());
-    let text = fs::read_to_string(&file).with_context(about)?;
-    parse(&text).with_context(about).map(Some)
 }

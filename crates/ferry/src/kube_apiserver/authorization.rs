@@ -4,20 +4,20 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AuthorizationOptions, AuthorizationMode,
+    AuthorizationMode, AuthorizationOptions,
     authorize::{
         AbacPolicies, WebhookConfig, config,
         webhook::{self, ReviewVersion},
     },
 };
 
-use super::options::path;
+use super::flag_files::flag_path;
 use crate::flags::ParsedFlags;
 
 /// The chain of authorizers.
 pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<AuthorizationOptions> {
     let policies = read_policies(given)?;
-    if let Some(file) = path(given, "authorization-config") {
+    if let Some(file) = flag_path(given, "authorization-config") {
         const OTHERS: [&str; 5] = [
             "authorization-mode",
             "authorization-webhook-config-file",
@@ -36,7 +36,7 @@ pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authoriz
     let names = given.many("authorization-mode");
     let named = |name: &str| names.iter().any(|given| given == name);
     ensure!(policies.is_none() || named("ABAC"), "cannot specify --authorization-policy-file without mode ABAC");
-    let webhook = path(given, "authorization-webhook-config-file");
+    let webhook = flag_path(given, "authorization-webhook-config-file");
     ensure!(
         webhook.is_none() || named("Webhook"),
         "cannot specify --authorization-webhook-config-file without mode Webhook"
@@ -58,7 +58,7 @@ pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authoriz
 }
 
 fn read_policies(given: &ParsedFlags<'_>) -> anyhow::Result<Option<AbacPolicies>> {
-    let Some(file) = path(given, "authorization-policy-file") else { return Ok(None) };
+    let Some(file) = flag_path(given, "authorization-policy-file") else { return Ok(None) };
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     Ok(Some(AbacPolicies::parse(&text).with_context(|| file.display().to_string())?))
 }

@@ -6,6 +6,7 @@ mod audit;
 mod authentication;
 mod authorization;
 mod certificates;
+mod flag_files;
 mod options;
 
 use std::process::ExitCode;

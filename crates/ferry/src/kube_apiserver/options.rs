@@ -4,11 +4,11 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AdmissionOptions, AggregationOptions, ClientCertificate, ComponentEndpoint, IpNetwork, Load, ReloadOptions,
-    ServerOptions, ServingOptions, ShutdownOptions, TokenIssuer, WatchedFile, served::ApiResourceConfig,
+    AdmissionOptions, AggregationOptions, ClientCertificate, ComponentEndpoint, FlowControlOptions, IpNetwork,
+    ReloadOptions, ServerOptions, ServingOptions, ShutdownOptions, TokenIssuer, WatchedFile, served::ApiResourceConfig,
 };
 
-use super::{audit, authentication, authorization};
+use super::{audit, authentication, authorization, flag_files::flag_path};
 use crate::{
     flags::{FlagError, ParsedFlags},
     storage::{EtcdArguments, ResourceSyncDelay, StorageOptions, SyncDelayError},
@@ -99,13 +99,8 @@ where
     given.value(name)?.ok_or_else(|| given.invalid(name, "", "it must not be empty"))
 }
 
-/// The file that a flag names.
-pub fn path(given: &ParsedFlags<'_>, name: &str) -> Option<PathBuf> {
-    given.text(name).map(PathBuf::from)
-}
-
 fn pair(given: &ParsedFlags<'_>, certificate: &str, key: &str) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
-    match (path(given, certificate), path(given, key)) {
+    match (flag_path(given, certificate), flag_path(given, key)) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
         _ => bail!("--{certificate} and --{key} belong together: give both or neither"),
@@ -116,7 +111,7 @@ fn storage_options(given: &ParsedFlags<'_>) -> anyhow::Result<StorageOptions> {
     let identity = pair(given, "etcd-certfile", "etcd-keyfile")?;
     let (etcd_certfile, etcd_keyfile) = identity.unzip();
     let etcd = EtcdArguments {
-        etcd_cafile: path(given, "etcd-cafile"),
+        etcd_cafile: flag_path(given, "etcd-cafile"),
         etcd_certfile,
         etcd_keyfile,
         etcd_prefix: given.text("etcd-prefix").unwrap_or_default(),
@@ -124,7 +119,7 @@ fn storage_options(given: &ParsedFlags<'_>) -> anyhow::Result<StorageOptions> {
     if let Some(backend) = given.text("storage-backend").filter(|backend| backend != "etcd3") {
         return Err(given.invalid("storage-backend", &backend, "allowed values: etcd3").into());
     }
-    let encryption_provider_config = path(given, "encryption-provider-config");
+    let encryption_provider_config = flag_path(given, "encryption-provider-config");
     Ok(StorageOptions {
         etcd_servers: given.many("etcd-servers"),
         etcd,
@@ -150,11 +145,11 @@ fn certificate_files(given: &ParsedFlags<'_>) -> anyhow::Result<CertificateFiles
         }
     };
     Ok(CertificateFiles {
-        cert_dir: path(given, "cert-dir").unwrap_or_default(),
+        cert_dir: flag_path(given, "cert-dir").unwrap_or_default(),
         serving: pair(given, "tls-cert-file", "tls-private-key-file")?,
         tls13_only,
         kubelet_client: pair(given, "kubelet-client-certificate", "kubelet-client-key")?,
-        kubelet_ca: path(given, "kubelet-certificate-authority"),
+        kubelet_ca: flag_path(given, "kubelet-certificate-authority"),
     })
 }
 
@@ -197,7 +192,7 @@ fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<ServerOptions> {
 
 /// The files that are read again when they change.
 fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<ReloadOptions> {
-    let watched = |flag: &str| match path(given, flag) {
+    let watched = |flag: &str| match flag_path(given, flag) {
         None => Ok(None),
         Some(file) => {
             let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -288,7 +283,7 @@ fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionOptions
     let seconds = |flag: &str| required_path(given, flag);
     settings.toleration_seconds =
         Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
-    match path(given, "admission-control-config-file") {
+    match flag_path(given, "admission-control-config-file") {
         Some(file) => {
             settings.with_config_file(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}"))
         }

@@ -13,8 +13,10 @@ async fn start_server(directory: &std::path::Path) -> Server {
         .unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
     let config = apiserver::ServerConfig { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
-    let settings =
-        ServerOptions { authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] }, ..ServerOptions::default() };
+    let settings = ServerOptions {
+        authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] },
+        ..ServerOptions::default()
+    };
     Server::with_options(config, settings).await.unwrap()
 }
 

@@ -20,6 +20,7 @@ use tracing::Instrument;
 use crate::{
     backoff::{KeyedBackoff, format_go_duration},
     context::{self, KubeletContext},
+    grace_period,
     pod_actions::{self, PodActionInput},
     pod_status::{self, PodFailure, PodStatusInput, WaitingReason},
     pod_termination,
@@ -299,7 +300,7 @@ impl PodWorker {
         let runtime_status = PodRuntimeStatus::fetch(&self.kubelet.cri, context::pod_uid(pod)).await?;
         self.probes.stop_probes();
         let grace =
-            if leaving { pod_termination::deletion_grace_period(pod) } else { pod_termination::pod_grace_period(pod) };
+            if leaving { grace_period::deletion_grace_period(pod) } else { grace_period::pod_grace_period(pod) };
         let shorter = self.requested_grace.is_none_or(|deleted| grace < deleted);
         if shorter && !self.retry_at.contains_key(pod_termination::STOP_KEY) {
             self.requested_grace = Some(grace);

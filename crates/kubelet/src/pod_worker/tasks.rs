@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{MAX_SANDBOX_RETRY_DELAY, PodWorker, PodWorkerState, RESYNC_PERIOD, RUNTIME_RETRY_DELAY};
 use crate::{
     containers::ContainerLaunch,
-    context, hooks,
+    context, grace_period, hooks,
     pod_actions::{PodAction, SANDBOX_KEY},
     pod_sandbox,
     pod_status::WaitingReason,
@@ -115,7 +115,7 @@ impl PodWorker {
         let Some(container) = find_container(&pod, &name).cloned() else { return };
         self.spawn_task(name, async move {
             kubelet.recorder.record_normal(context::container_reference(&pod, &container), "Killing", message);
-            let grace = pod_termination::pod_grace_period(&pod);
+            let grace = grace_period::pod_grace_period(&pod);
             match pod_termination::stop_container(&kubelet, &pod, &container, &id, grace).await {
                 Ok(()) => TaskOutcome::Success,
                 Err(error) => {

@@ -11,15 +11,16 @@ pub mod node_port_allocator;
 mod node_port_plan;
 pub mod repair;
 pub mod service;
+pub mod service_fields;
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
-use api::{Value, schema::Resource, status::Status};
+use api::{Value, status::Status};
 use async_trait::async_trait;
 use ip_network::{IpFamily, IpNetwork};
 pub use repair::run_repair;
 
-use crate::{Registry, strategies};
+use crate::Registry;
 
 /// The allocation pools of the cluster.
 #[derive(Debug)]
@@ -85,10 +86,10 @@ pub struct Reservation {
 /// Allocates the values of a write.
 pub async fn reserve(
     registry: &Registry,
-    resource: &Resource,
+    allocator: Option<&dyn Allocator>,
     write: AllocationRequest<'_>,
 ) -> Result<Reservation, Status> {
-    match strategies::strategy_for(resource).allocator() {
+    match allocator {
         Some(allocator) => allocator.allocate_values(registry, write).await,
         None => Ok(Reservation::default()),
     }
@@ -127,8 +128,8 @@ pub async fn commit_or_release(registry: &Registry, reservation: Reservation, fa
 }
 
 /// Releases the values of a removed object.
-pub async fn release_removed(registry: &Registry, resource: &Resource, object: &Value) {
-    if let Some(allocator) = strategies::strategy_for(resource).allocator() {
+pub async fn release_removed(registry: &Registry, allocator: Option<&dyn Allocator>, object: &Value) {
+    if let Some(allocator) = allocator {
         release_values(registry, allocator.allocated_values(object)).await;
     }
 }

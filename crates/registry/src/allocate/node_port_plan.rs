@@ -6,7 +6,7 @@ use api::{Value, meta, status::Status, validate::FieldError};
 
 use super::{
     node_port_allocator::{PortError, PortRequest},
-    service::{allocates_node_ports, invalid_service, node_ports_of, nonzero_port},
+    service_fields::{allocates_node_ports, invalid_service, node_ports_of, nonzero_port},
 };
 
 /// Requested node ports of a service.

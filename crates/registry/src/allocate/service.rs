@@ -8,13 +8,18 @@ use api::{
     status::Status,
     validate::{self, FieldError},
 };
-use apiserver_core::loopback;
 use async_trait::async_trait;
 use serde_json::json;
 
 use super::{
-    AllocatedValues, AllocationRequest, Allocator, Reservation, ip_addresses, ip_families::ServiceIpFields,
-    ip_network::IpFamily, node_port_allocator::PortRequest, node_port_plan::NodePortPlan,
+    AllocatedValues, AllocationRequest, Allocator, Reservation, ip_addresses,
+    ip_families::ServiceIpFields,
+    ip_network::IpFamily,
+    node_port_allocator::PortRequest,
+    node_port_plan::NodePortPlan,
+    service_fields::{
+        invalid_service, needs_health_check, needs_node_ports, node_ports_of, nonzero_port, service_type,
+    },
 };
 use crate::Registry;
 
@@ -52,13 +57,6 @@ impl Allocator for ServiceAllocator {
             ports.extend(nonzero_port(&service["spec"]["healthCheckNodePort"]));
         }
         AllocatedValues { ips, ports: valid_ports(ports).collect() }
-    }
-}
-
-pub(super) fn invalid_service(service: &Value, errors: &[FieldError]) -> Status {
-    match loopback::find_resource("", "v1", "services") {
-        Ok(resource) => Status::invalid_object(resource, meta::name(service), errors),
-        Err(status) => status,
     }
 }
 
@@ -249,36 +247,7 @@ fn keep_node_ports(service: &mut Value, current: &Value) {
     }
 }
 
-fn service_type(service: &Value) -> &str {
-    meta::string_at(service, &["spec", "type"])
-}
-
-/// A nonzero port number, which may be out of range.
-pub(super) fn nonzero_port(value: &Value) -> Option<i64> {
-    value.as_i64().filter(|port| *port != 0)
-}
-
 /// The numbers that are valid ports.
 fn valid_ports(ports: Vec<i64>) -> impl Iterator<Item = u16> {
     ports.into_iter().filter_map(|port| u16::try_from(port).ok())
-}
-
-pub(super) fn node_ports_of(service: &Value) -> Vec<i64> {
-    meta::list_at(service, &["spec", "ports"]).iter().filter_map(|entry| nonzero_port(&entry["nodePort"])).collect()
-}
-
-pub(super) fn allocates_node_ports(service: &Value) -> bool {
-    service_type(service) == "NodePort"
-        || service_type(service) == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] == true
-}
-
-/// Whether the type has node ports unless their allocation is disabled.
-pub fn needs_node_ports(service: &Value) -> bool {
-    service_type(service) == "NodePort"
-        || service_type(service) == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] != false
-}
-
-/// Whether the service has a health check node port.
-pub fn needs_health_check(service: &Value) -> bool {
-    service_type(service) == "LoadBalancer" && meta::string_at(service, &["spec", "externalTrafficPolicy"]) == "Local"
 }

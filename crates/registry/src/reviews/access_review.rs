@@ -10,7 +10,7 @@ use apiserver_core::{
     request::ResourceRequest,
     selectors::RequestSelectors,
 };
-use authz::{Authorizers, Decision, ResolvedRules, PolicyRule, aggregate_errors};
+use authz::{Authorizers, Decision, PolicyRule, ResolvedRules, aggregate_errors};
 use serde_json::json;
 
 /// Sets the status of a review of this group.

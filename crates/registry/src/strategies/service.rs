@@ -6,7 +6,8 @@ use apiserver_core::User;
 use super::Strategy;
 use crate::allocate::{
     Allocator,
-    service::{ServiceAllocator, needs_health_check, needs_node_ports},
+    service::ServiceAllocator,
+    service_fields::{needs_health_check, needs_node_ports},
 };
 
 /// The strategy of services.

@@ -12,10 +12,9 @@ use api::{
     status::Status,
 };
 use apiserver_core::{body::RequestBody, document::RawExtensions, query::Query, request::ResourceRequest};
-pub use scale::{scale_of, set_replicas};
 use serde_json::json;
 
-use super::{FieldValidation, Registry, RequestOutcome, create, update::UpdateScope};
+use super::{FieldValidation, Registry, RequestOutcome, object_decoder, update::UpdateScope};
 
 impl Registry {
     pub(super) async fn handle_subresource(
@@ -46,11 +45,11 @@ pub fn decode_subresource_body(
     // `policy/v1beta1` evictions have the same fields.
     if value["apiVersion"] == "policy/v1beta1" && kind.group == "policy" {
         value["apiVersion"] = kind.api_version().into();
-        let (object, warnings) = create::decode_value(&kind, value, validation)?;
+        let (object, warnings) = object_decoder::decode_value(&kind, value, validation)?;
         request.warnings.add_warnings(warnings);
         return Ok(object);
     }
-    create::decode_request_body(request, &kind, body, validation)
+    object_decoder::decode_request_body(request, &kind, body, validation)
 }
 
 /// The kind of a subresource as a resource.

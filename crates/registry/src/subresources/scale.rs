@@ -2,22 +2,20 @@
 
 use api::{
     Value,
-    apply::{self, scale_ownership::REPLICAS_PATH},
+    apply::{self},
     decode, meta,
-    schema::{Resource, schema},
-    selector,
+    schema::schema,
     status::Status,
     validate::FieldError,
 };
-use apiextensions::crd_version;
 use apiserver_core::{body::RequestBody, request::ResourceRequest};
-use serde_json::json;
 
 use super::decode_subresource_body;
 use crate::{
     Registry, RequestOutcome, WriteOptions,
-    apply::{ApplyConfiguration, CONTENT_TYPE},
-    update::{UpdateContext, UpdateScope, check_identity, decode_patch_body, patch_error_status},
+    apply::ApplyConfiguration,
+    scale_object::{ScalePaths, scale_of, set_replicas},
+    update::{APPLY_PATCH_TYPE, UpdateContext, UpdateScope, check_identity, decode_patch_body, patch_error_status},
 };
 
 impl Registry {
@@ -39,7 +37,7 @@ impl Registry {
                 self.update_scale(request, &options, |shown, writer| track_scale_update(given.clone(), shown, writer))
                     .await?
             }
-            _ if body.content_type == CONTENT_TYPE => {
+            _ if body.content_type == APPLY_PATCH_TYPE => {
                 let options = WriteOptions::from_apply_request(request)?;
                 let config = ApplyConfiguration::parse(&body.body)?.value;
                 self.update_scale(request, &options, |scale, writer| {
@@ -119,71 +117,4 @@ fn validate_scale(scale: &Value, name: &str) -> Result<(), Status> {
     }
     let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
     Err(Status::invalid_kind("autoscaling", "Scale", name, &[error]))
-}
-
-/// Field paths of the scale subresource.
-struct ScalePaths {
-    /// Path of the desired replicas.
-    spec: String,
-    /// Path of the current replicas.
-    status: String,
-    /// Path of the serialized label selector; `None` for built-in kinds, which use `spec.selector`.
-    selector: Option<String>,
-}
-
-impl ScalePaths {
-    fn for_resource(resource: &Resource) -> Self {
-        let plain = |path: &str| path.trim_start_matches('.').to_owned();
-        match version_of(resource).and_then(|version| version.scale()) {
-            Some(scale) => {
-                Self { spec: plain(&scale.spec), status: plain(&scale.status), selector: Some(plain(&scale.selector)) }
-            }
-            None => Self { spec: REPLICAS_PATH.to_owned(), status: "status.replicas".to_owned(), selector: None },
-        }
-    }
-
-    /// 500 if a custom resource does not set the desired replicas, as upstream responds.
-    fn check_spec_replicas(&self, object: &Value) -> Result<(), Status> {
-        if self.selector.is_none() || value_at_path(object, &self.spec).is_some() {
-            return Ok(());
-        }
-        Err(Status::internal_error(format!("the spec replicas field \".{}\" does not exist", self.spec)))
-    }
-}
-
-fn value_at_path<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
-    path.split('.').try_fold(object, |value, name| value.get(name))
-}
-
-/// Sets the desired replicas of an object from its scale.
-pub fn set_replicas(resource: &Resource, object: &mut Value, scale: &Value) {
-    let paths = ScalePaths::for_resource(resource);
-    let mut at = object;
-    for step in paths.spec.split('.') {
-        at = meta::object_mut(at).entry(step).or_insert(Value::Null);
-    }
-    *at = meta::integer_at(scale, &["spec", "replicas"]).into();
-}
-
-/// The `Scale` of an object.
-pub fn scale_of(resource: &Resource, object: &Value) -> Value {
-    let paths = ScalePaths::for_resource(resource);
-    let number = |path: &str| value_at_path(object, path).and_then(Value::as_i64).unwrap_or_default();
-    let keep = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
-    let metadata: api::Map =
-        keep.iter().filter_map(|field| Some(((*field).to_owned(), object["metadata"].get(*field)?.clone()))).collect();
-    let mut status = json!({"replicas": number(&paths.status)});
-    let selector = match &paths.selector {
-        None => selector::format_label_selector(&object["spec"]["selector"]),
-        Some(path) => value_at_path(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
-    };
-    if !selector.is_empty() {
-        status["selector"] = selector.into();
-    }
-    let mut spec = json!({});
-    let replicas = number(&paths.spec);
-    if replicas != 0 {
-        spec["replicas"] = replicas.into();
-    }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }

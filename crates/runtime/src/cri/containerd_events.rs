@@ -10,7 +10,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 
 use super::{
     CriClient, CriError,
-    pleg::{RuntimeEvent, send_event},
+    runtime_event::{RuntimeEvent, send_event},
     types::{ContainerState, PodSandboxState},
 };
 

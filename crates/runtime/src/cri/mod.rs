@@ -11,11 +11,12 @@ mod containerd_events;
 mod containers;
 mod images;
 mod pleg;
+mod runtime_event;
 mod sandboxes;
 mod stats;
 pub mod types;
 
-pub use pleg::RuntimeEvent;
+pub use runtime_event::RuntimeEvent;
 
 /// Default deadline of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);

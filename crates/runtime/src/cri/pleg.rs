@@ -9,19 +9,14 @@ use std::{collections::HashMap, time::Duration};
 use futures::{Stream, StreamExt, stream};
 use tokio::sync::{mpsc, watch};
 
-use super::{CriClient, CriError, types};
+use super::{
+    CriClient, CriError,
+    runtime_event::{RuntimeEvent, send_event},
+    types,
+};
 
 /// Relist interval and retry delay of a failed source.
 const RELIST_PERIOD: Duration = Duration::from_secs(1);
-
-/// A runtime event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuntimeEvent {
-    /// A container or the sandbox of the pod with this uid changed.
-    PodChanged(String),
-    /// Events may be lost; all pods must be examined.
-    Resync,
-}
 
 /// Source of runtime events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +141,6 @@ fn changed_pods(old: &PodStates, new: &PodStates) -> Vec<String> {
     let changed = new.iter().filter(|(uid, states)| old.get(*uid) != Some(*states)).map(|(uid, _)| uid.clone());
     let gone = old.keys().filter(|uid| !new.contains_key(*uid)).cloned();
     changed.chain(gone).collect()
-}
-
-/// Sends an event; a closed channel is handled by the event loop.
-pub(super) async fn send_event(sender: &mpsc::Sender<RuntimeEvent>, change: RuntimeEvent) {
-    let _ = sender.send(change).await;
 }
 
 #[cfg(test)]

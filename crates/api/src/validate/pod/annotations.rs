@@ -29,9 +29,7 @@ fn check_annotations(at: &FieldCursor, spec: &FieldCursor, e: &mut ErrorList) {
     let old_tolerations = at.entry(TOLERATIONS).text();
     if !old_tolerations.is_empty() {
         match serde_json::from_str::<Value>(old_tolerations) {
-            Ok(list) => {
-                FieldCursor::for_create(&list).items().for_each(|one| rules::check_block("Toleration", &one, e))
-            }
+            Ok(list) => FieldCursor::for_create(&list).items().for_each(|one| check_block("Toleration", &one, e)),
             Err(error) => at.invalid_as(e, TOLERATIONS, error.to_string()),
         }
     }

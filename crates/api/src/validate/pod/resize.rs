@@ -6,7 +6,7 @@ use crate::{Map, qos};
 
 /// Validates a resize.
 pub fn validate_pod_resize(new: &FieldCursor, e: &mut ErrorList) {
-    rules::check_block("PodContent", new, e);
+    check_block("PodContent", new, e);
     let old = &new.old_cursor();
     let refuse = |e: &mut ErrorList, message: &str| {
         e.clear();

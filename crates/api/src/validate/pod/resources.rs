@@ -169,7 +169,7 @@ pub fn validate_pod_claims(list: &FieldCursor, e: &mut ErrorList) {
             name.check_format(e, names::check_dns1123_label);
             seen.push(name.text());
         }
-        rules::check_block("PodResourceClaim", &claim, e);
+        check_block("PodResourceClaim", &claim, e);
     }
 }
 

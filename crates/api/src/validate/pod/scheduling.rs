@@ -58,15 +58,15 @@ pub fn validate_affinity(at: &FieldCursor, e: &mut ErrorList) {
     }
     for term in nodes.get(PREFERRED).items() {
         check_weight(&term, e);
-        rules::check_block("LooseNodeSelectorTerm", &term.get("preference"), e);
+        check_block("LooseNodeSelectorTerm", &term.get("preference"), e);
     }
     let term = if has_invalid_pod_selectors(at.old) { "LoosePodAffinityTerm" } else { "PodAffinityTerm" };
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = at.get(kind);
-        pods.get(REQUIRED).items().for_each(|one| rules::check_block(term, &one, e));
+        pods.get(REQUIRED).items().for_each(|one| check_block(term, &one, e));
         for weighted in pods.get(PREFERRED).items() {
             check_weight(&weighted, e);
-            rules::check_block(term, &weighted.get("podAffinityTerm"), e);
+            check_block(term, &weighted.get("podAffinityTerm"), e);
         }
     }
 }

@@ -107,7 +107,7 @@ pub fn validate_pod_addresses(status: &FieldCursor, e: &mut ErrorList) {
                 let ty = if field == "podIPs" { "core/v1.PodIP" } else { "core/v1.HostIP" };
                 list.invalid_as(
                     e,
-                    BadValue::render_as(ty, list.value),
+                    render_bad_value(ty, list.value),
                     "may specify no more than one IP for each IP family",
                 );
             }

@@ -1,7 +1,7 @@
 //! Validation of pod updates: most of the spec is immutable.
 
 use super::{MIRROR_ANNOTATION, annotations, annotations::APP_ARMOR};
-use crate::validate::{prelude::*, render};
+use crate::{render, validate::prelude::*};
 
 const IMMUTABLE_FIELDS: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -65,7 +65,7 @@ fn check_container_count(new: &FieldCursor, old: &FieldCursor, e: &mut ErrorList
     for container in new.items() {
         let image = container.get("image");
         image.require_value(e);
-        rules::check_block("TrimmedImage", &image, e);
+        check_block("TrimmedImage", &image, e);
     }
     true
 }
@@ -97,7 +97,7 @@ fn check_tolerations(new: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) {
     if !kept {
         return new.forbidden(e, "existing toleration can not be modified except its tolerationSeconds");
     }
-    new.items().for_each(|toleration| rules::check_block("Toleration", &toleration, e));
+    new.items().for_each(|toleration| check_block("Toleration", &toleration, e));
 }
 
 fn check_scheduling_gates(new: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) {
@@ -162,7 +162,7 @@ fn check_node_affinity(new: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) 
     if !before.is_empty() && before.len() != terms.len() {
         return terms.invalid_as(
             e,
-            BadValue::render_as(ty, terms.value),
+            render_bad_value(ty, terms.value),
             "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         );
     }
@@ -187,7 +187,7 @@ fn has_only_additions(new: &FieldCursor, old: &FieldCursor) -> bool {
 /// Validates an update of ephemeral containers.
 pub fn validate_pod_debug(new: &FieldCursor, e: &mut ErrorList) {
     let old = new.old_cursor();
-    rules::check_block("PodContent", new, e);
+    check_block("PodContent", new, e);
     validate_annotations_kept(new, e);
     if old.get("metadata").get("annotations").get(MIRROR_ANNOTATION).exists() {
         e.clear();

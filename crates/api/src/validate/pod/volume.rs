@@ -15,7 +15,7 @@ pub fn validate_volumes(list: &FieldCursor, e: &mut ErrorList) {
     let mut right: Vec<&str> = Vec::new();
     for volume in list.items() {
         let (name, before) = (volume.get("name"), e.len());
-        rules::check_block("Volume", &volume, e);
+        check_block("Volume", &volume, e);
         if right.contains(&name.text()) {
             name.duplicate(e, name.text());
         }
@@ -59,7 +59,7 @@ fn find_volume<'v>(part: &FieldCursor<'v, '_>, name: &str, e: &ErrorList) -> Opt
     let spec = enclosing_pod_spec(part);
     let volumes = spec.get("volumes");
     let mut named = volumes.items().filter(|volume| volume.text_at("name") == name);
-    named.find(|volume| e.is_empty() || !rules::violates_block("Volume", volume)).map(|volume| volume.value)
+    named.find(|volume| e.is_empty() || !violates_block("Volume", volume)).map(|volume| volume.value)
 }
 
 /// Validates a mount: an existing volume that is not a device.

@@ -1,7 +1,7 @@
 //! The rendering of bad values: as is, as upstream's type, by a field, or omitted.
 
 use super::FieldCursor;
-use crate::{Value, validate::field_error::BadValue};
+use crate::{Value, field_error::BadValue, render::render_bad_value};
 
 /// The format of a bad value: that of the target or, with `^`, of an enclosing one.
 pub(super) struct BadValueFormat {
@@ -54,7 +54,7 @@ impl BadValueFormat {
             BadValueSource::Quote(text) => text.into(),
             BadValueSource::Field(name) => at.value.get(name).cloned().unwrap_or_default().into(),
             BadValueSource::TextField(name) => at.text_at(name).into(),
-            BadValueSource::Type(ty) => BadValue::render_as(ty, at.value),
+            BadValueSource::Type(ty) => render_bad_value(ty, at.value),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     FieldCursor,
     block_fields::{BlockFields, FieldValues},
 };
-use crate::{Value, validate::render};
+use crate::{Value, render};
 
 static NULL: Value = Value::Null;
 

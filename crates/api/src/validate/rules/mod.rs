@@ -23,11 +23,6 @@ use self::{
 use super::{ErrorList, field_cursor::FieldCursor, metadata::MetadataRules, names};
 use crate::schema::{Resource, ResourceScope};
 
-/// A rule function.
-pub(super) type RuleFunction = fn(&FieldCursor, &mut ErrorList);
-/// A rule function with an argument from the table.
-pub(super) type RuleFunctionWithArgument = fn(&FieldCursor, &str, &mut ErrorList);
-
 /// All rules.
 pub(super) struct RuleSet {
     blocks: Vec<RuleBlock>,
@@ -114,13 +109,6 @@ pub(super) fn check_block(block: &str, at: &FieldCursor, e: &mut ErrorList) {
     RULES.blocks[*index].run_block(at, &scheme, e);
 }
 
-/// Whether a value violates a block of rules.
-pub(super) fn violates_block(block: &str, at: &FieldCursor) -> bool {
-    let mut e = Vec::new();
-    check_block(block, at, &mut e);
-    !e.is_empty()
-}
-
 impl RuleBlock {
     fn run_block(&self, at: &FieldCursor, scheme: &MetadataRules, e: &mut ErrorList) {
         self.fields.with_values(at, |values| self.rules.iter().for_each(|rule| rule.run_rule(at, values, scheme, e)));
@@ -152,7 +140,10 @@ impl FieldRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{schema::schema, validate::rule_functions};
+    use crate::{
+        schema::schema,
+        validate::{name_formats, rule_functions},
+    };
 
     #[test]
     fn every_stored_kind_has_rules() {
@@ -190,7 +181,7 @@ mod tests {
             ("Checks", matched_words(include_str!("rule_check.rs"))),
             ("Conditions", matched_words(include_str!("condition.rs"))),
             ("Checks", matched_words(include_str!("bad_value.rs"))),
-            ("Name formats", names::format_words().collect()),
+            ("Name formats", name_formats::format_words().collect()),
             ("Functions", functions.collect()),
         ];
         for (heading, words) in words {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::{BlockFields, FieldRule, KindRules, RuleBlock, RuleCheck, RuleCondition, RuleSet, RuleTarget, TargetPath};
-use crate::validate::{names, rule_functions};
+use crate::validate::{name_formats, names, rule_functions};
 
 /// A block whose rules are not parsed yet.
 struct BlockHeader {
@@ -55,8 +55,9 @@ fn collect_kinds(
         let prefix = format!("{}/", head.name);
         let parts = by_name.iter().filter_map(|(name, at)| Some((name.strip_prefix(prefix.as_str())?, *at)));
         let kind = KindRules {
-            name: flag(head, "names")
-                .map_or(names::check_dns1123_subdomain, |form| names::find_format(form).expect("a form of names")),
+            name: flag(head, "names").map_or(names::check_dns1123_subdomain, |form| {
+                name_formats::find_format(form).expect("a form of names")
+            }),
             stored: !head.flags.contains("unstored"),
             main: by_name[head.name],
             subresources: parts.collect(),

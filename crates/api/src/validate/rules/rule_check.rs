@@ -2,16 +2,12 @@
 
 use std::{collections::HashMap, ops::ControlFlow};
 
-use super::{
-    ErrorList, FieldCursor, MetadataRules, RULES, RuleFunction, RuleFunctionWithArgument, bad_value::BadValueFormat,
-    union_choice::UnionChoices,
-};
+use super::{ErrorList, FieldCursor, MetadataRules, RULES, bad_value::BadValueFormat, union_choice::UnionChoices};
 use crate::{
     Value,
+    field_error::{FieldError, FieldErrorType},
     validate::{
-        field_cursor::IMMUTABLE,
-        field_error::{FieldError, FieldErrorType},
-        metadata, names, rule_functions,
+        RuleFunction, RuleFunctionWithArgument, field_cursor::IMMUTABLE, metadata, name_formats, names, rule_functions,
     },
 };
 
@@ -192,7 +188,7 @@ fn parse_check(name: &'static str, argument: &'static str, blocks: &HashMap<&'st
         "ptr" => CheckKind::Pointer,
         "joined" => {
             let (form, between) = argument.split_once(';').map_or((argument, ","), |(form, _)| (form, ";"));
-            CheckKind::Joined(names::find_format(form).expect("a form of names"), between)
+            CheckKind::Joined(name_formats::find_format(form).expect("a form of names"), between)
         }
         "nonblank" => CheckKind::Nonblank,
         "lone" => CheckKind::Lone,
@@ -250,7 +246,7 @@ fn parse_named_check(name: &'static str, argument: &'static str, blocks: &HashMa
             (None, None) => panic!("there is no function {function}"),
         };
     }
-    match (blocks.get(name), names::find_format(name)) {
+    match (blocks.get(name), name_formats::find_format(name)) {
         (Some(block), _) => CheckKind::Block(*block),
         (None, Some(form)) => CheckKind::Form(form),
         (None, None) => panic!("the rules have an unknown word {name}"),

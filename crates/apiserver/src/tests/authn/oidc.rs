@@ -284,7 +284,8 @@ async fn keys_that_count_are_not_read_again() {
 async fn issuers_are_told_apart() {
     let (one, two) = (Signing::new("k"), Signing::new("k"));
     let (first, second) = (Issuer::new(&[&one], "no-store").await, Issuer::new(&[&two], "no-store").await);
-    let other = JwtIssuer { username: ClaimMapping { claim: "sub".into(), prefix: "two:".into() }, ..second.settings() };
+    let other =
+        JwtIssuer { username: ClaimMapping { claim: "sub".into(), prefix: "two:".into() }, ..second.settings() };
     let world = world(vec![first.settings(), other]).await;
     assert_eq!(who(&world, &one.token("ES256", &first.claims(json!({})))).await, "oidc:joe/ system:authenticated");
     assert_eq!(who(&world, &two.token("ES256", &second.claims(json!({})))).await, "two:joe/ system:authenticated");

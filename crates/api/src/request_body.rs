@@ -3,11 +3,16 @@
 //!
 //! The server calls [`decode_body`] for every object that a client sends.
 
+mod custom_resource;
+
 use std::fmt::Display;
 
-use super::{FieldValidation, canonicalize, json_text};
+pub use custom_resource::decode_custom_value;
+
 use crate::{
-    Value, json, meta,
+    Value,
+    decode::{DecodeError, FieldValidation, canonicalize, json_text},
+    json, meta,
     protobuf::{self, UnknownObject},
     schema::{Resource, TypeId, schema},
     status::Status,
@@ -43,7 +48,7 @@ pub fn decode_body(
     mode: FieldValidation,
 ) -> Result<(Value, Vec<String>), Status> {
     if let Some(custom) = &resource.custom_schema {
-        return super::custom_resource::decode_custom_body((resource, &**custom), format, bytes, mode);
+        return custom_resource::decode_custom_body((resource, &**custom), format, bytes, mode);
     }
     let unreadable = |why: String| unrecognized_body(resource.kind, bytes, why);
     let (source, api_version, kind) = read_type_meta(format, bytes).map_err(unreadable)?;
@@ -52,7 +57,7 @@ pub fn decode_body(
     let (mut object, violations) = source.decode_object(ty).map_err(|why| named.decode_failure(resource, why))?;
     named.require_convertible(resource, ty)?;
     if mode == FieldValidation::Strict && !violations.is_empty() {
-        return Err(named.decode_failure(resource, super::DecodeError::StrictViolations(violations)));
+        return Err(named.decode_failure(resource, DecodeError::StrictViolations(violations)));
     }
     let (given, wanted) = (named.api_version(), resource.api_version());
     if given != wanted {

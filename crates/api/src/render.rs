@@ -3,16 +3,19 @@
 //! Upstream validates internal types, whose fields have Go names and no `omitempty`. This module renders all of their
 //! fields.
 
-pub use formats::json::go_quote;
+mod internal_types;
+
 use formats::{
     diff,
     json::{escape_html, indent_json},
 };
 use serde_json::json;
 
-use super::internal_types::{go_field_name, host_fields, internal_field_order};
+use self::internal_types::{go_field_name, host_fields, internal_field_order};
 use crate::{
-    Value, decode, json_encoder,
+    Value, decode,
+    field_error::BadValue,
+    json_encoder,
     quantity::Quantity,
     schema::{FieldPresence, FieldType, StructField, TypeId, schema},
 };
@@ -20,6 +23,11 @@ use crate::{
 /// Renders JSON as Go does, with `<`, `>` and `&` escaped.
 pub fn render_json(value: &Value) -> String {
     escape_html(value.to_string())
+}
+
+/// Renders a struct, or a list of structs, as the bad value of an error.
+pub fn render_bad_value(ty: &str, value: &Value) -> BadValue {
+    BadValue::Rendered(if value.is_array() { render_internal_list(ty, value) } else { render_internal(ty, value) })
 }
 
 /// Renders a struct as upstream's internal type: all fields, with Go names.
@@ -32,7 +40,7 @@ pub fn render_internal(ty: &str, value: &Value) -> String {
 }
 
 /// Renders a list of structs as upstream's internal type.
-pub fn render_internal_list(ty: &str, value: &Value) -> String {
+fn render_internal_list(ty: &str, value: &Value) -> String {
     let Some(id) = schema().type_named(ty) else { return render_json(value) };
     escape_html(write_internal(&FieldType::List(Box::new(FieldType::Struct(id))), Some(value), FieldPresence::NonZero))
 }

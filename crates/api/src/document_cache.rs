@@ -5,62 +5,15 @@
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use bytes::Bytes;
-use sha2::{Digest, Sha256};
-
-use super::{AggregatedVersion, aggregated_document, group_document, group_list, resource_list};
-use crate::{Value, json_encoder, openapi};
-
-/// An encoded document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CachedDocument {
-    /// The encoded bytes.
-    pub bytes: Bytes,
-    /// The hash in upper-case hexadecimal, quoted in `ETag` and named by `?hash=`.
-    pub hash: String,
-}
-
-impl CachedDocument {
-    /// Hashes and wraps bytes.
-    pub fn new(bytes: impl Into<Bytes>) -> Self {
-        let bytes = bytes.into();
-        let hash = Sha256::digest(&bytes).iter().fold(String::new(), |mut out, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{byte:02X}");
-            out
-        });
-        Self { bytes, hash }
-    }
-
-    /// Encodes a JSON document: objects with a kind as upstream's serializer does, others with sorted keys.
-    pub fn from_json(value: &Value) -> Self {
-        if value.get("kind").is_some() {
-            return Self::new([&*json_encoder::encode_object(value), b"\n"].concat());
-        }
-        // Encoding a value with string keys cannot fail.
-        Self::new(serde_json::to_vec(value).unwrap_or_default())
-    }
-
-    /// Wraps bytes with the hash of their source.
-    pub fn with_hash(bytes: impl Into<Bytes>, hash: String) -> Self {
-        Self { bytes: bytes.into(), hash }
-    }
-
-    /// The `ETag` header.
-    pub fn etag(&self) -> String {
-        format!("\"{}\"", self.hash)
-    }
-
-    /// Whether an `If-None-Match` header matches the document.
-    pub fn matches_etag(&self, if_none_match: &str) -> bool {
-        let tags = if_none_match.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
-        tags.map(|tag| tag.trim_matches('"')).any(|tag| tag == "*" || tag == self.hash)
-    }
-}
+use crate::{
+    Value,
+    cached_document::CachedDocument,
+    discovery::{self, AggregatedVersion, aggregated_document, group_document, group_list, resource_list},
+    openapi,
+};
 
 /// The name of a cached document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,9 +76,9 @@ impl DocumentCache {
     /// Whether the document exists: unknown names from clients are not cached.
     fn is_served(&self, name: &DocumentName) -> bool {
         match name {
-            DocumentName::Group(group) => super::served_groups(&self.served).contains(&group.as_str()),
+            DocumentName::Group(group) => discovery::served_groups(&self.served).contains(&group.as_str()),
             DocumentName::Resources(group, version) => {
-                super::served_group_versions(&self.served).contains(&(group.as_str(), version.as_str()))
+                discovery::served_group_versions(&self.served).contains(&(group.as_str(), version.as_str()))
             }
             DocumentName::OpenApi3(path) => openapi::has_v3_document(path, &self.served),
             _ => true,
@@ -155,7 +108,7 @@ mod tests {
 
     #[test]
     fn document_is_built_once_and_shared() {
-        let pages = DocumentCache::new(super::super::enabled_by_default);
+        let pages = DocumentCache::new(discovery::enabled_by_default);
         let name = DocumentName::Aggregated { core: false, version: AggregatedVersion::V2 };
         let (first, again) = (pages.get(&name).unwrap(), pages.get(&name).unwrap());
         assert_eq!(first.bytes.as_ptr(), again.bytes.as_ptr());
@@ -165,7 +118,7 @@ mod tests {
 
     #[test]
     fn unknown_document_is_not_cached() {
-        let pages = DocumentCache::new(super::super::enabled_by_default);
+        let pages = DocumentCache::new(discovery::enabled_by_default);
         let names = [
             DocumentName::Group("nope".into()),
             DocumentName::Resources("storage.k8s.io".into(), "v1beta1".into()),
@@ -188,7 +141,7 @@ mod tests {
 
     #[test]
     fn resources_are_encoded_in_upstreams_order() {
-        let cache = DocumentCache::new(super::super::enabled_by_default);
+        let cache = DocumentCache::new(discovery::enabled_by_default);
         let document = cache.get(&DocumentName::Resources("apps".into(), "v1".into())).unwrap();
         let text = String::from_utf8_lossy(&document.bytes);
         let deployments = concat!(

@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use crate::pod_status::{PodStatusInput, is_init_passed, is_sidecar_status};
+use super::{PodStatusInput, is_init_passed, is_sidecar_status};
 
 /// Conditions owned by the kubelet; others are preserved.
 const OWNED_CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];

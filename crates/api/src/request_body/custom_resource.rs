@@ -1,26 +1,16 @@
 //! Decodes custom resources: metadata by the tables, the rest by the CRD's schema.
 //!
-//! [`super::request_body`] delegates here for custom resources; the server calls it for results of patches.
+//! [`super::decode_body`] delegates here for custom resources; the server calls it for results of patches.
 
-use super::{BodyFormat, DecodeError, FieldValidation, canonicalize, unrecognized_body};
+use super::{BodyFormat, unrecognized_body};
 use crate::{
-    Value, json, meta,
-    schema::{CustomResourceSchema, Resource, schema},
+    Value,
+    decode::{DecodeError, FieldValidation, canonicalize_metadata},
+    json, meta,
+    schema::{CustomResourceSchema, Resource},
     status::Status,
     yaml,
 };
-
-/// Canonicalizes the metadata of an object and returns the paths of dropped fields.
-pub fn canonicalize_metadata(object: &mut Value) -> Result<Vec<String>, DecodeError> {
-    let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
-    let Some(ty) = schema().type_named("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
-    let decoded = canonicalize(ty, metadata.take())?;
-    *metadata = decoded.object;
-    if metadata["creationTimestamp"].is_null() {
-        meta::object_mut(metadata).remove("creationTimestamp");
-    }
-    Ok(decoded.unknown.into_iter().map(|path| format!("metadata.{path}")).collect())
-}
 
 /// Decodes the body of a request to a custom resource. The declared version may differ; the caller rejects that.
 pub(super) fn decode_custom_body(

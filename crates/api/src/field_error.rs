@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::render;
+use formats::json::{escape_html, go_quote};
+
 use crate::{Value, json};
 
 /// An error about one field, upstream's `field.Error`.
@@ -56,18 +57,6 @@ pub enum BadValue {
     Omitted,
 }
 
-impl BadValue {
-    /// Renders a struct, or a list of structs, as upstream's type.
-    pub(super) fn render_as(ty: &str, value: &Value) -> Self {
-        let list = value.is_array();
-        BadValue::Rendered(if list {
-            render::render_internal_list(ty, value)
-        } else {
-            render::render_internal(ty, value)
-        })
-    }
-}
-
 impl<T: Into<Value>> From<T> for BadValue {
     fn from(value: T) -> Self {
         BadValue::Value(value.into())
@@ -77,9 +66,9 @@ impl<T: Into<Value>> From<T> for BadValue {
 impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadValue::Value(Value::String(text)) => f.write_str(&render::go_quote(text)),
+            BadValue::Value(Value::String(text)) => f.write_str(&go_quote(text)),
             BadValue::Value(Value::Number(number)) => f.write_str(&json::go_number(number)),
-            BadValue::Value(value) => f.write_str(&render::render_json(value)),
+            BadValue::Value(value) => f.write_str(&escape_html(value.to_string())),
             BadValue::Rendered(text) => f.write_str(text),
             BadValue::Omitted => Ok(()),
         }
@@ -145,7 +134,7 @@ impl FieldError {
 
     /// Builds an error about an unsupported value.
     pub fn not_supported(field: impl Into<String>, value: impl Into<BadValue>, supported: &[&str]) -> Self {
-        let list = supported.iter().map(|text| render::go_quote(text)).collect::<Vec<_>>().join(", ");
+        let list = supported.iter().map(|text| go_quote(text)).collect::<Vec<_>>().join(", ");
         let message = if supported.is_empty() { list } else { format!("supported values: {list}") };
         Self::new(field, FieldErrorType::NotSupported(value.into()), message)
     }
