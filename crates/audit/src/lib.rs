@@ -5,6 +5,7 @@
 
 mod audit_context;
 mod backend;
+mod backend_config;
 mod event;
 mod log;
 mod options;
@@ -20,12 +21,14 @@ pub use apiserver_core::audit::annotate;
 use apiserver_core::{attributes::Attributes, audit::AuditAnnotations};
 pub use audit_context::AuditContext;
 use backend::AuditBackend;
+pub use backend_config::{BackendMode, BatchConfig};
 pub use event::{AuditedRequest, source_ips};
 use futures::future::join_all;
 pub use log::LogBackendConfig;
-pub use options::{AuditOptions, BackendMode, BatchConfig, TruncateConfig};
+pub use options::AuditOptions;
 pub use policy::{Level, Policy, PolicyError, Stage};
 pub use response::{record_panic, record_rejection, record_response};
+pub use truncate::TruncateConfig;
 pub use webhook::WebhookBackendConfig;
 
 tokio::task_local! {

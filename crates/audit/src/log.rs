@@ -13,7 +13,10 @@ use api::Value;
 use apiserver_core::clock;
 use flate2::{Compression, write::GzEncoder};
 
-use super::{BackendMode, BatchConfig, TruncateConfig};
+use super::{
+    backend_config::{BackendMode, BatchConfig},
+    truncate::TruncateConfig,
+};
 
 /// The configuration of the audit log.
 #[derive(Clone, Debug)]

@@ -1,8 +1,6 @@
 //! Audit configuration.
 
-use std::time::Duration;
-
-use super::{LogBackendConfig, Policy, WebhookBackendConfig};
+use super::{log::LogBackendConfig, policy::Policy, webhook::WebhookBackendConfig};
 
 /// The audit policy and backends.
 #[derive(Clone, Debug, Default)]
@@ -13,40 +11,4 @@ pub struct AuditOptions {
     pub log: Option<LogBackendConfig>,
     /// Webhook backend.
     pub webhook: Option<WebhookBackendConfig>,
-}
-
-/// The mode of a backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackendMode {
-    /// Events are buffered and written in batches.
-    Batch,
-    /// Events are written before the request continues.
-    #[default]
-    Blocking,
-    /// Like `Blocking`; a failure at RequestReceived rejects the request.
-    BlockingStrict,
-}
-
-/// Batching of events.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchConfig {
-    /// Buffer size; events beyond it are lost.
-    pub buffer: usize,
-    /// Maximum batch size.
-    pub size: usize,
-    /// Maximum wait of the first event of a batch.
-    pub wait: Duration,
-    /// Batches per second and burst; `None` is unlimited.
-    pub throttle: Option<(f64, u32)>,
-}
-
-/// Truncation of large events.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TruncateConfig {
-    /// Whether truncation is enabled.
-    pub enabled: bool,
-    /// Maximum event size in bytes.
-    pub event: usize,
-    /// Maximum batch size in bytes.
-    pub batch: usize,
 }

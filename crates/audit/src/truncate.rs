@@ -2,9 +2,18 @@
 
 use api::Value;
 
-use super::TruncateConfig;
-
 const NOTE: &str = "audit.k8s.io/truncated";
+
+/// Truncation of large events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TruncateConfig {
+    /// Whether truncation is enabled.
+    pub enabled: bool,
+    /// Maximum event size in bytes.
+    pub event: usize,
+    /// Maximum batch size in bytes.
+    pub batch: usize,
+}
 
 impl TruncateConfig {
     /// Returns the event within the size limit; `None` if that is impossible.

@@ -6,7 +6,10 @@ use api::Value;
 use apiserver_core::http_client::{Endpoint, HttpClientError, RetryBackoff, with_backoff};
 use serde_json::json;
 
-use super::{BackendMode, BatchConfig, TruncateConfig};
+use super::{
+    backend_config::{BackendMode, BatchConfig},
+    truncate::TruncateConfig,
+};
 
 /// Timeout of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::{Schema, SchemaType, StringValue, Value, fuel, json};
+use super::{Schema, SchemaType, StringValue, Value, fuel};
 use crate::{error::EvalError, escape};
 
 /// A map.
@@ -135,7 +135,7 @@ impl<'a> MapValue<'a> {
     /// Returns the value of a field, by its escaped name.
     pub fn find_field(&self, name: &str) -> Result<Option<Value<'a>>, EvalError> {
         match self {
-            Self::Json(map, None) => map.get(name).map(|value| json::convert_json(value, None)).transpose(),
+            Self::Json(map, None) => map.get(name).map(|value| Value::from_json(value, None)).transpose(),
             Self::Json(map, Some(schema)) => typed_entry(map, *schema, name),
             Self::Composed => Ok(None),
             Self::Made(map) => {
@@ -190,7 +190,7 @@ fn typed_entry<'a>(
         SchemaType::Map | SchemaType::Open => schema.element_schema(),
         _ => None,
     };
-    property.map(|schema| json::convert_json(value, Some(schema))).transpose()
+    property.map(|schema| Value::from_json(value, Some(schema))).transpose()
 }
 
 fn escaped_name<'a>(name: &'a str, schema: &dyn Schema) -> StringValue<'a> {

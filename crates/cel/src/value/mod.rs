@@ -7,6 +7,7 @@ pub(crate) mod fuel;
 mod json;
 pub(crate) mod map;
 mod native;
+mod schema;
 mod semver;
 mod text_format;
 pub(crate) mod time;
@@ -17,9 +18,9 @@ pub use self::{
     authorizer::{
         AuthorizationCheck, AuthorizationDecision, Authorizer, AuthorizerValue, CheckTarget, ResourceAttributes,
     },
-    json::{Schema, SchemaType},
     map::{MapKey, MapValue},
     native::NativeValue,
+    schema::{Schema, SchemaType},
     time::{Duration, Timestamp},
 };
 pub(crate) use self::{
