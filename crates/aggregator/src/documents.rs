@@ -8,7 +8,8 @@ use std::{
 
 use api::{
     Map, Value,
-    discovery::{CachedDocument, DocumentName},
+    cached_document::CachedDocument,
+    document_cache::DocumentName,
     meta, openapi,
 };
 use serde_json::json;
