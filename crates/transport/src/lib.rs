@@ -7,4 +7,4 @@ mod server_certificate;
 mod upgrade;
 
 pub use server_certificate::without_verification;
-pub use upgrade::{copy_streams, is_upgrade_request, join_upgrades};
+pub use upgrade::{is_upgrade_request, join_upgrades};

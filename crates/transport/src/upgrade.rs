@@ -29,7 +29,7 @@ pub fn join_upgrades(client: OnUpgrade, backend: OnUpgrade, stopping: Cancellati
 
 /// Copies both ways until both sides have ended or the process stops. The end of one side is passed on at once; the
 /// other direction then has a limited time.
-pub async fn copy_streams(
+async fn copy_streams(
     client: impl AsyncRead + AsyncWrite,
     backend: impl AsyncRead + AsyncWrite,
     stopping: CancellationToken,
