@@ -1,7 +1,15 @@
 //! Admission attributes: operation, resource, object, user and options of one request.
 
 use api::{Value, meta, schema::Resource, status::Status};
-use apiserver_core::{User, loopback, request::ResourceRequest, storage::ObjectStorage, warnings::Warnings};
+use apiserver_core::{
+    User,
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
+    loopback,
+    request::ResourceRequest,
+    storage::ObjectStorage,
+    warnings::Warnings,
+};
+use authz::{Authorizers, Decision};
 
 use super::reinvocation::ReinvocationContext;
 
@@ -156,6 +164,17 @@ impl<'a> AdmissionAttributes<'a> {
         } else {
             &self.target.name
         }
+    }
+
+    /// Authorizes the user of the request for another verb or resource.
+    pub async fn authorize_user(
+        &self,
+        authorizers: &Authorizers,
+        verb: &str,
+        resource: ResourceAttributes<'_>,
+    ) -> Decision {
+        let target = AttributesTarget::Resource(resource);
+        authorizers.authorize(&Attributes { user: self.user(), verb, target }).await
     }
 
     /// Builds a 403 Forbidden status for this request.

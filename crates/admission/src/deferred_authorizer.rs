@@ -116,12 +116,12 @@ mod tests {
         async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
-            let AttributesTarget::Resource(asked) = attributes.target else {
+            let AttributesTarget::Resource(requested) = attributes.target else {
                 return Decision::NoOpinion(Reason::from_error("no path"));
             };
             let name = &attributes.user.name;
-            let why = format!("{name} {} {} {}", attributes.verb, asked.resource, asked.version);
-            if asked.resource == "pods" { Decision::Allowed(why.into()) } else { Decision::Denied(why.into()) }
+            let why = format!("{name} {} {} {}", attributes.verb, requested.resource, requested.version);
+            if requested.resource == "pods" { Decision::Allowed(why.into()) } else { Decision::Denied(why.into()) }
         }
 
         fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     /// Asserts the result of an expression and the number of authorization checks it makes.
-    async fn check_expression(source: &str, want: &str, asked: usize) {
+    async fn check_expression(source: &str, want: &str, requested: usize) {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
             Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
@@ -140,15 +140,15 @@ mod tests {
         let authorizers = Authorizers::with_authorizers(vec![Box::new(Slow(count.clone()))], &cache).unwrap();
         let environment = Environment::new().with_variable("authorizer", Type::AUTHORIZER);
         let program = environment.compile(source).unwrap().plan_program().unwrap();
-        let asking = Arc::new(DeferredAuthorizer::default());
+        let authorizer = Arc::new(DeferredAuthorizer::default());
         let user = User { name: "joe".into(), ..User::default() };
         let evaluate = || {
             let mut bindings = Activation::new();
-            bindings.bind_value(0, Value::from_authorizer(asking.clone()));
+            bindings.bind_value(0, Value::from_authorizer(authorizer.clone()));
             format!("{:?}", program.run(&bindings, &mut CostTracker::new(2_000_000)))
         };
-        let outcome = asking.evaluate(&authorizers, &user, evaluate).await;
-        assert_eq!((outcome.as_str(), count.load(Ordering::Relaxed)), (want, asked), "{source}");
+        let outcome = authorizer.evaluate(&authorizers, &user, evaluate).await;
+        assert_eq!((outcome.as_str(), count.load(Ordering::Relaxed)), (want, requested), "{source}");
     }
 
     #[tokio::test]

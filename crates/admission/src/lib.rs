@@ -141,7 +141,7 @@ impl AdmissionChain {
             let init = PluginInit { config: options.plugin_config(descriptor.name), ..*init };
             let plugin = (descriptor.construct)(&init)
                 .map_err(|source| PluginError::Init { name: descriptor.name, source: Box::new(source) })?;
-            plugins.push(EnabledPlugin { descriptor: descriptor, plugin });
+            plugins.push(EnabledPlugin { descriptor, plugin });
         }
         Ok(Self { plugins: Arc::new(plugins), metrics: init.metrics.clone() })
     }

@@ -89,8 +89,8 @@ impl CrdStatusController {
                 self.queue.insert(name);
             }
         }
-        let rows = self.crds.served_resources();
-        let registered = self.services.reconcile(&*self.storage, &rows).await;
+        let served = self.crds.served_resources();
+        let registered = self.services.reconcile(&*self.storage, &served).await;
         if let Err(status) = &registered {
             tracing::warn!(status.message, "CRD controller: APIService registration failed, retrying");
         }
@@ -112,8 +112,8 @@ impl CrdStatusController {
 
     /// Requeues CRDs with name conflicts, because names may have become free.
     fn requeue_conflicting_names(&mut self) {
-        let refused = |one: &Arc<CrdSummary>| (one.names_accepted == Some(false)).then(|| one.name.clone());
-        self.queue.extend(self.crds.summaries().iter().filter_map(refused));
+        let conflicting = |one: &Arc<CrdSummary>| (one.names_accepted == Some(false)).then(|| one.name.clone());
+        self.queue.extend(self.crds.summaries().iter().filter_map(conflicting));
     }
 
     fn finish_deletion(&mut self, done: Result<(Arc<CrdSummary>, Result<(), Status>), tokio::task::JoinError>) {
@@ -174,10 +174,10 @@ impl CrdStatusController {
 
 /// Whether two sets of names are equal, with absent and empty fields treated alike.
 fn names_equal(a: &Value, b: &Value) -> bool {
-    let said = |names: &Value| -> Vec<(String, Value)> {
+    let non_empty_fields = |names: &Value| -> Vec<(String, Value)> {
         let fields = names.as_object().into_iter().flatten();
         let empty = |value: &Value| value.is_null() || *value == "" || value.as_array().is_some_and(Vec::is_empty);
         fields.filter(|(_, value)| !empty(value)).map(|(name, value)| (name.clone(), value.clone())).collect()
     };
-    said(a) == said(b)
+    non_empty_fields(a) == non_empty_fields(b)
 }

@@ -19,8 +19,8 @@ pub enum OpenApiVersion {
 
 impl OpenApiVersion {
     fn schema_reference(self, kind: &str) -> String {
-        let place = if self == OpenApiVersion::V2 { "definitions" } else { "components/schemas" };
-        format!("#/{place}/io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")
+        let prefix = if self == OpenApiVersion::V2 { "definitions" } else { "components/schemas" };
+        format!("#/{prefix}/io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")
     }
 
     /// Builds a `$ref` with a description; OpenAPI v3 wraps it in `allOf`, because siblings of `$ref` are not allowed.
@@ -49,9 +49,9 @@ const SELECTABLE: &str = "x-kubernetes-selectable-fields";
 pub fn version_schemas(crd: &CrdInfo, at: usize, dialect: OpenApiVersion) -> BTreeMap<String, Value> {
     let version = crd.versions[at].name;
     let mut described = crd.version_spec(at);
-    let given = described["schema"]["openAPIV3Schema"].take();
+    let schema = described["schema"]["openAPIV3Schema"].take();
     let kind = |kind: &str| json!([{"group": crd.group, "version": version, "kind": kind}]);
-    let mut object = object_schema(given, dialect);
+    let mut object = object_schema(schema, dialect);
     object["x-kubernetes-group-version-kind"] = kind(crd.kind);
     let name = |kind: &str| model_name(crd.group, version, kind);
     let item = match dialect {

@@ -143,9 +143,9 @@ impl Pruner {
                 return Err(FieldError::invalid(format!("{}.{name}", self.path), bad.clone(), "must be a string"));
             }
         }
-        let given = value.get("metadata").cloned().unwrap_or_default();
+        let metadata = value.get("metadata").cloned().unwrap_or_default();
         let dropped = decode::canonicalize_metadata(value)
-            .map_err(|error| FieldError::invalid(format!("{}.metadata", self.path), given, error.to_string()))?;
+            .map_err(|error| FieldError::invalid(format!("{}.metadata", self.path), metadata, error.to_string()))?;
         self.unknown.extend(dropped.iter().map(|path| format!("{}.{path}", self.path)));
         Ok(())
     }
@@ -184,9 +184,9 @@ mod tests {
 
     use super::*;
 
-    fn assert_pruned(schema: Value, given: Value, want: Value, unknown: &[&str]) {
+    fn assert_pruned(schema: Value, spec: Value, want: Value, unknown: &[&str]) {
         let node = crate::structural_schema::parse_schema(&json!({"type": "object", "properties": {"spec": schema}}));
-        let mut object = json!({"apiVersion": "e/v1", "kind": "B", "metadata": {"name": "n"}, "spec": given});
+        let mut object = json!({"apiVersion": "e/v1", "kind": "B", "metadata": {"name": "n"}, "spec": spec});
         assert_eq!(
             prune_unknown_fields(&node, &mut object),
             Ok(unknown.iter().map(|path| (*path).to_owned()).collect())
@@ -200,33 +200,33 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "l": {"type": "array",
             "items": {"type": "object", "properties": {"b": {}}}}, "m": {"type": "object",
             "additionalProperties": {"type": "object", "properties": {"c": {}}}}}});
-        let given = json!({"a": "x", "z": 1, "l": [{"b": 1, "y": 2}], "m": {"k": {"c": 1, "x": 2}}});
+        let spec = json!({"a": "x", "z": 1, "l": [{"b": 1, "y": 2}], "m": {"k": {"c": 1, "x": 2}}});
         let want = json!({"a": "x", "l": [{"b": 1}], "m": {"k": {"c": 1}}});
-        assert_pruned(schema, given, want, &["spec.l[0].y", "spec.m.k.x", "spec.z"]);
+        assert_pruned(schema, spec, want, &["spec.l[0].y", "spec.m.k.x", "spec.z"]);
     }
 
     #[test]
     fn preserved_fields_are_kept_except_below_specified_fields() {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
             "properties": {"a": {"type": "object", "properties": {"b": {}}}}});
-        let given = json!({"a": {"b": 1, "c": 2}, "z": {"y": 1}});
-        assert_pruned(schema, given, json!({"a": {"b": 1}, "z": {"y": 1}}), &["spec.a.c"]);
+        let spec = json!({"a": {"b": 1, "c": 2}, "z": {"y": 1}});
+        assert_pruned(schema, spec, json!({"a": {"b": 1}, "z": {"y": 1}}), &["spec.a.c"]);
     }
 
     #[test]
     fn disallowed_nulls_are_dropped_unless_defaulted() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"},
             "b": {"type": "string", "nullable": true}, "c": {"type": "string", "default": "x"}}});
-        let given = json!({"a": null, "b": null, "c": null});
-        assert_pruned(schema, given, json!({"b": null, "c": null}), &[]);
+        let spec = json!({"a": null, "b": null, "c": null});
+        assert_pruned(schema, spec, json!({"b": null, "c": null}), &[]);
     }
 
     #[test]
     fn embedded_metadata_is_coerced_by_schema() {
         let schema = json!({"type": "object", "x-kubernetes-embedded-resource": true,
             "x-kubernetes-preserve-unknown-fields": true});
-        let given = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nope": 1}, "spec": {}});
+        let spec = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nope": 1}, "spec": {}});
         let want = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
-        assert_pruned(schema, given, want, &["spec.metadata.nope"]);
+        assert_pruned(schema, spec, want, &["spec.metadata.nope"]);
     }
 }

@@ -14,8 +14,8 @@ pub struct TableConvertor {
 impl TableConvertor {
     /// Parses `additionalPrinterColumns`; defaults to a single `Age` column.
     pub fn new(version: &Value) -> Self {
-        let given = version.get("additionalPrinterColumns").and_then(Value::as_array).filter(|list| !list.is_empty());
-        let columns = match given {
+        let list = version.get("additionalPrinterColumns").and_then(Value::as_array).filter(|list| !list.is_empty());
+        let columns = match list {
             Some(list) => list.iter().map(parse_printer_column).collect(),
             None => {
                 let age = PrinterColumn {
@@ -53,14 +53,14 @@ impl TableConvertor {
     }
 }
 
-fn parse_printer_column(given: &Value) -> (PrinterColumn, Option<JsonPath>) {
-    let text = |name: &str| given.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+fn parse_printer_column(column: &Value) -> (PrinterColumn, Option<JsonPath>) {
+    let text = |name: &str| column.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let path = text("jsonPath");
     let description = match text("description") {
         none if none.is_empty() => format!("Custom resource definition column (in JSONPath format): {path}"),
         text => text,
     };
-    let priority = given.get("priority").and_then(Value::as_i64).unwrap_or(0);
+    let priority = column.get("priority").and_then(Value::as_i64).unwrap_or(0);
     let column = PrinterColumn { name: text("name"), ty: text("type"), format: text("format"), description, priority };
     (column, JsonPath::parse(&path))
 }

@@ -1,6 +1,6 @@
 //! TLS client authentication of the listener.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::{
     DigitallySignedStruct, DistinguishedName, SignatureScheme,
@@ -11,24 +11,56 @@ use rustls::{
 
 use super::{AuthenticationConfig, ca_bundle::crypto_provider};
 
-/// Returns the listener's client certificate verifier: it requests certificates of the configured CAs, accepts any and
-/// requires none. Authenticators verify the chain later, so that a token can take its place.
-pub fn client_verifier(config: &AuthenticationConfig) -> Arc<dyn ClientCertVerifier> {
-    let ca_bundles = config.client_ca.iter().chain(&config.proxy_ca);
-    let hints = ca_bundles.flat_map(|ca_bundle| ca_bundle.subjects()).collect();
-    Arc::new(AcceptAnyClientCert { hints, provider: crypto_provider() })
+/// Returns the listener's client certificate verifier.
+pub fn client_verifier(config: &AuthenticationConfig) -> Arc<ClientCertificateVerifier> {
+    Arc::new(ClientCertificateVerifier { hints: CaHints::new(config), provider: crypto_provider() })
 }
 
-/// Accepts any certificate whose key the client holds.
+/// Requests certificates of the configured CAs, accepts any whose key the client holds, and requires none.
+/// Authenticators verify the chain later, so that a token can take its place.
 #[derive(Debug)]
-struct AcceptAnyClientCert {
-    hints: Vec<DistinguishedName>,
+pub struct ClientCertificateVerifier {
+    hints: CaHints,
     provider: Arc<CryptoProvider>,
 }
 
-impl ClientCertVerifier for AcceptAnyClientCert {
+impl ClientCertificateVerifier {
+    /// Requests certificates of the CAs of another configuration from now on.
+    pub fn update_hints(&self, config: &AuthenticationConfig) {
+        let mut hints = Box::new(CaHints::new(config));
+        // Another update may be faster.
+        while let Err(again) = self.hints.latest().newer.set(hints) {
+            hints = again;
+        }
+    }
+}
+
+/// Subjects of CAs, and those that replaced them. rustls borrows them, so all live as long as the verifier.
+#[derive(Debug)]
+struct CaHints {
+    subjects: Vec<DistinguishedName>,
+    newer: OnceLock<Box<CaHints>>,
+}
+
+impl CaHints {
+    fn new(config: &AuthenticationConfig) -> Self {
+        let ca_bundles = config.client_ca.iter().chain(&config.proxy_ca);
+        let subjects = ca_bundles.flat_map(|ca_bundle| ca_bundle.subjects()).collect();
+        Self { subjects, newer: OnceLock::new() }
+    }
+
+    fn latest(&self) -> &Self {
+        let mut latest = self;
+        while let Some(newer) = latest.newer.get() {
+            latest = newer;
+        }
+        latest
+    }
+}
+
+impl ClientCertVerifier for ClientCertificateVerifier {
     fn offer_client_auth(&self) -> bool {
-        !self.hints.is_empty()
+        !self.root_hint_subjects().is_empty()
     }
 
     fn client_auth_mandatory(&self) -> bool {
@@ -36,7 +68,7 @@ impl ClientCertVerifier for AcceptAnyClientCert {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
+        &self.hints.latest().subjects
     }
 
     fn verify_client_cert(

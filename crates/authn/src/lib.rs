@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use audience_agnostic::AudienceAgnostic;
 pub use ca_bundle::{CaBundle, CaBundleError};
 pub use cache::RandomSourceError;
-pub use client_verifier::client_verifier;
+pub use client_verifier::{ClientCertificateVerifier, client_verifier};
 pub use config::AuthenticationConfig;
 use http::{HeaderMap, HeaderValue, header};
 pub use oidc::{ALGORITHMS, AuthenticationConfigError, AuthenticationFile, ClaimMapping, JwtIssuer};
@@ -229,4 +229,10 @@ impl TokenAuthenticator for TokenAuthenticatorUnion {
 
 fn audiences_overlap(accepted: &[String], got: &[String]) -> bool {
     accepted.is_empty() || got.is_empty() || accepted.iter().any(|audience| got.contains(audience))
+}
+
+/// Formats a list as Go's `%q`.
+fn format_quoted(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", quoted.join(" "))
 }

@@ -25,7 +25,7 @@ pub use apiserver_core::user::MASTERS_GROUP;
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
 pub use escalation_check::{EscalationAttributes, EscalationCheck};
-pub use node::POD_SECRETS;
+pub use node::{POD_SECRETS, node_name};
 pub use options::{AuthorizationMode, AuthorizationOptions};
 pub use rbac::{PolicyRule, RbacAuthorizer, escalation};
 pub use reason::{Reason, aggregate_errors};

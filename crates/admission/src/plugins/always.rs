@@ -7,14 +7,12 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRu
 
 const DENY_MESSAGE: &str = "admission control is denying all modifications";
 
-/// The descriptor of AlwaysAdmit.
 pub const ALWAYS_ADMIT: PluginDescriptor = PluginDescriptor {
     name: "AlwaysAdmit",
     enabled_by_default: false,
     rules: &[],
     construct: |_| Ok(Box::new(AlwaysAdmit)),
 };
-/// The descriptor of AlwaysDeny.
 pub const ALWAYS_DENY: PluginDescriptor = PluginDescriptor {
     name: "AlwaysDeny",
     enabled_by_default: false,

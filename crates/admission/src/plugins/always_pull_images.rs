@@ -5,7 +5,6 @@ use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "AlwaysPullImages",
     enabled_by_default: false,
@@ -40,11 +39,11 @@ impl Plugin for AlwaysPullImages {
         if !has_new_images(attributes, object) {
             return Ok(());
         }
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for (list, _) in pod::CONTAINER_LISTS {
             for (at, container) in meta::list_at(object, &["spec", list]).iter().enumerate() {
                 check_pull_policy(
-                    &mut faults,
+                    &mut errors,
                     format!("spec.{list}[{at}].imagePullPolicy"),
                     meta::string_at(container, &["imagePullPolicy"]),
                 );
@@ -53,22 +52,22 @@ impl Plugin for AlwaysPullImages {
         for (at, volume) in meta::list_at(object, &["spec", "volumes"]).iter().enumerate() {
             if let Some(image) = meta::value_at(volume, &["image"]) {
                 check_pull_policy(
-                    &mut faults,
+                    &mut errors,
                     format!("spec.volumes[{at}].image.pullPolicy"),
                     meta::string_at(image, &["pullPolicy"]),
                 );
             }
         }
-        match faults.first() {
-            Some(fault) => Err(attributes.new_forbidden(object, fault)),
+        match errors.first() {
+            Some(error) => Err(attributes.new_forbidden(object, error)),
             None => Ok(()),
         }
     }
 }
 
-fn check_pull_policy(faults: &mut Vec<String>, field: String, policy: &str) {
+fn check_pull_policy(errors: &mut Vec<String>, field: String, policy: &str) {
     if policy != ALWAYS {
-        faults.push(FieldError::not_supported(field, policy, &[ALWAYS]).to_string());
+        errors.push(FieldError::not_supported(field, policy, &[ALWAYS]).to_string());
     }
 }
 

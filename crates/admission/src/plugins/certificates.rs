@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::{Value, meta, status::Status};
-use apiserver_core::attributes::AttributesTarget;
+use apiserver_core::attributes::ResourceAttributes;
 use async_trait::async_trait;
 use authz::Authorizers;
 
@@ -120,19 +120,9 @@ async fn is_authorized_for_signer(
     signer: &str,
 ) -> bool {
     let allows = async |name: &str| {
-        let resource = apiserver_core::attributes::ResourceAttributes {
-            group: GROUP,
-            version: "*",
-            resource: "signers",
-            name,
-            ..Default::default()
-        };
-        let asked = apiserver_core::attributes::Attributes {
-            user: attributes.user(),
-            verb,
-            target: AttributesTarget::Resource(resource),
-        };
-        authorizers.is_allowed(&asked).await
+        let resource =
+            ResourceAttributes { group: GROUP, version: "*", resource: "signers", name, ..Default::default() };
+        attributes.authorize_user(authorizers, verb, resource).await.is_allowed()
     };
     let domain = signer.split('/').next().unwrap_or_default();
     allows(signer).await || allows(&format!("{domain}/*")).await

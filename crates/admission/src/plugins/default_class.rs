@@ -6,7 +6,6 @@ use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of DefaultStorageClass.
 pub const DEFAULT_STORAGE_CLASS: PluginDescriptor = PluginDescriptor {
     name: "DefaultStorageClass",
     enabled_by_default: true,
@@ -21,7 +20,6 @@ pub const DEFAULT_STORAGE_CLASS: PluginDescriptor = PluginDescriptor {
     },
 };
 
-/// The descriptor of DefaultIngressClass.
 pub const DEFAULT_INGRESS_CLASS: PluginDescriptor = PluginDescriptor {
     name: "DefaultIngressClass",
     enabled_by_default: true,

@@ -5,7 +5,6 @@ use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "DenyServiceExternalIPs",
     enabled_by_default: false,

@@ -14,7 +14,6 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginErro
 
 const SIZE: usize = 4096;
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "EventRateLimit",
     enabled_by_default: false,

@@ -16,7 +16,6 @@ use serde_json::{Map, json};
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "ImagePolicyWebhook",
     enabled_by_default: false,
@@ -76,18 +75,18 @@ impl ImagePolicyWebhook {
 
     /// Returns the status of the webhook's review, from the cache if possible.
     async fn review_status(&self, spec: &Value) -> Result<Value, http_client::HttpClientError> {
-        let question = spec.to_string();
-        if let Some(status) = self.memory.get(&question) {
+        let cache_key = spec.to_string();
+        if let Some(status) = self.memory.get(&cache_key) {
             return Ok(status);
         }
         let review = json!({"kind": "ImageReview", "apiVersion": VERSION, "metadata": {}, "spec": spec,
             "status": {"allowed": false}});
         let review = bytes::Bytes::from(review.to_string());
-        let answer =
+        let response =
             http_client::with_backoff(self.backoff, || self.endpoint.post(review.clone(), CALL_TIMEOUT)).await?;
-        let status = parse_review_status(&answer.into_success_body()?)?;
+        let status = parse_review_status(&response.into_success_body()?)?;
         let lifetime = if is_allowed(&status) { self.allowed_for } else { self.refused_for };
-        self.memory.put(question, status.clone(), lifetime);
+        self.memory.put(cache_key, status.clone(), lifetime);
         Ok(status)
     }
 }
@@ -147,9 +146,9 @@ fn image_review_spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value
     spec
 }
 
-fn parse_review_status(answer: &[u8]) -> Result<Value, http_client::HttpClientError> {
+fn parse_review_status(response: &[u8]) -> Result<Value, http_client::HttpClientError> {
     let wrong = |why: String| http_client::HttpClientError::MalformedBody(why);
-    let mut review: Value = serde_json::from_slice(answer).map_err(|error| wrong(error.to_string()))?;
+    let mut review: Value = serde_json::from_slice(response).map_err(|error| wrong(error.to_string()))?;
     match meta::string_at(&review, &["kind"]) {
         "" | "ImageReview" if review.is_object() => Ok(review["status"].take()),
         kind => Err(wrong(format!("it is no ImageReview but {kind:?}"))),

@@ -19,7 +19,6 @@ use crate::{
     container_usage::{ComputeResource, ContainerUsage, UsageQuery, strip_image_tag},
 };
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: PLUGIN_NAME,
     enabled_by_default: false,
@@ -73,8 +72,8 @@ impl InitialResources {
     fn set_missing_requests(&self, container: &mut Value, namespace: &str, now: Instant) -> Vec<&'static str> {
         let mut filled = Vec::new();
         for (name, kind) in [("cpu", ComputeResource::Cpu), ("memory", ComputeResource::Memory)] {
-            let said = |list: &str| meta::value_at(container, &["resources", list, name]).is_some();
-            if said("requests") || said("limits") {
+            let is_set = |list: &str| meta::value_at(container, &["resources", list, name]).is_some();
+            if is_set("requests") || is_set("limits") {
                 continue;
             }
             let Some(value) = self.estimate_usage(kind, meta::string_at(container, &["image"]), namespace, now) else {

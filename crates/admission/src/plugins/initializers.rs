@@ -12,7 +12,7 @@ use api::{
     validate::{FieldError, names},
 };
 use apiserver_core::{
-    attributes::AttributesTarget,
+    attributes::ResourceAttributes,
     cache_index::{CacheIndex, Indexer},
     initializers, loopback,
     loopback::ObjectKey,
@@ -23,7 +23,6 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, PluginInit, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "Initializers",
     enabled_by_default: false,
@@ -118,7 +117,7 @@ impl Initializers {
         denied: &str,
     ) -> Result<(), Status> {
         let descriptor = attributes.resource();
-        let resource = apiserver_core::attributes::ResourceAttributes {
+        let resource = ResourceAttributes {
             group: descriptor.group,
             version: descriptor.version,
             resource: descriptor.name,
@@ -135,7 +134,7 @@ impl Initializers {
         object: &Value,
         first: &str,
     ) -> Result<(), Status> {
-        let resource = apiserver_core::attributes::ResourceAttributes {
+        let resource = ResourceAttributes {
             group: GROUP,
             version: "v1alpha1",
             resource: "initializers",
@@ -149,22 +148,14 @@ impl Initializers {
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
-        resource: apiserver_core::attributes::ResourceAttributes<'_>,
+        resource: ResourceAttributes<'_>,
         denied: &str,
     ) -> Result<(), Status> {
-        let asked = AttributesTarget::Resource(resource);
-        let verdict = self
-            .authorizers
-            .authorize(&apiserver_core::attributes::Attributes {
-                user: attributes.user(),
-                verb: "initialize",
-                target: asked,
-            })
-            .await;
-        if verdict.is_allowed() {
+        let decision = attributes.authorize_user(&self.authorizers, "initialize", resource).await;
+        if decision.is_allowed() {
             return Ok(());
         }
-        Err(attributes.new_forbidden(object, format!("{denied}: {}", verdict.reason())))
+        Err(attributes.new_forbidden(object, format!("{denied}: {}", decision.reason())))
     }
 }
 

@@ -7,7 +7,6 @@ use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRu
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "LimitPodHardAntiAffinityTopology",
     enabled_by_default: false,

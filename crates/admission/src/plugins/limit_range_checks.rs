@@ -22,12 +22,12 @@ fn comparable_values<const N: usize>(quantities: [Quantity; N]) -> [i64; N] {
 }
 
 /// Checks `min`.
-pub fn check_min(kind: &str, name: &str, bound: Quantity, asked: &RequestsAndLimits) -> Result<(), DenialReason> {
+pub fn check_min(kind: &str, name: &str, bound: Quantity, amounts: &RequestsAndLimits) -> Result<(), DenialReason> {
     let about = format!("minimum {name} usage per {kind} is {bound}");
-    let Some(request) = asked.requests.get(name) else {
+    let Some(request) = amounts.requests.get(name) else {
         return Err(format!("{about}.  No request is specified").into());
     };
-    let limit = asked.limits.get(name);
+    let limit = amounts.limits.get(name);
     let [requested, limited, least] = comparable_values([*request, limit.copied().unwrap_or(Quantity::ZERO), bound]);
     match limit {
         _ if requested < least => Err(format!("{about}, but request is {request}").into()),
@@ -37,10 +37,10 @@ pub fn check_min(kind: &str, name: &str, bound: Quantity, asked: &RequestsAndLim
 }
 
 /// Checks `max`.
-pub fn check_max(kind: &str, name: &str, bound: Quantity, asked: &RequestsAndLimits) -> Result<(), DenialReason> {
+pub fn check_max(kind: &str, name: &str, bound: Quantity, amounts: &RequestsAndLimits) -> Result<(), DenialReason> {
     let about = format!("maximum {name} usage per {kind} is {bound}");
-    let Some(limit) = asked.limits.get(name) else { return Err(format!("{about}.  No limit is specified").into()) };
-    let request = asked.requests.get(name);
+    let Some(limit) = amounts.limits.get(name) else { return Err(format!("{about}.  No limit is specified").into()) };
+    let request = amounts.requests.get(name);
     let [requested, limited, most] = comparable_values([request.copied().unwrap_or(Quantity::ZERO), *limit, bound]);
     match request {
         _ if limited > most => Err(format!("{about}, but limit is {limit}").into()),
@@ -54,10 +54,10 @@ pub fn check_max_request(
     kind: &str,
     name: &str,
     bound: Quantity,
-    asked: &RequestsAndLimits,
+    amounts: &RequestsAndLimits,
 ) -> Result<(), DenialReason> {
     let about = format!("maximum {name} usage per {kind} is {bound}");
-    let Some(request) = asked.requests.get(name) else {
+    let Some(request) = amounts.requests.get(name) else {
         return Err(format!("{about}.  No request is specified").into());
     };
     let [requested, most] = comparable_values([*request, bound]);
@@ -69,11 +69,11 @@ pub fn check_limit_request_ratio(
     kind: &str,
     name: &str,
     bound: Quantity,
-    asked: &RequestsAndLimits,
+    amounts: &RequestsAndLimits,
 ) -> Result<(), DenialReason> {
     let about = format!("{name} max limit to request ratio per {kind} is {bound}");
     let amount = |list: &ResourceList| list.get(name).copied().unwrap_or(Quantity::ZERO);
-    let [requested, limited, _] = comparable_values([amount(&asked.requests), amount(&asked.limits), bound]);
+    let [requested, limited, _] = comparable_values([amount(&amounts.requests), amount(&amounts.limits), bound]);
     if requested == 0 {
         return Err(format!("{about}, but no request is specified or request is 0").into());
     }

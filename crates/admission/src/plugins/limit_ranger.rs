@@ -7,6 +7,7 @@ use api::{
     status::Status,
 };
 use async_trait::async_trait;
+use authz::aggregate_errors;
 use serde_json::json;
 
 use super::limit_range_checks::{
@@ -16,7 +17,6 @@ use crate::{
     AdmissionAttributes, DenialReason, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule, pod,
 };
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "LimitRanger",
     enabled_by_default: true,
@@ -52,13 +52,13 @@ impl Plugin for LimitRanger {
 
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         for range in list_limit_ranges(attributes).await? {
-            let faults = if attributes.targets_resource("", "pods") {
+            let errors = if attributes.targets_resource("", "pods") {
                 pod_errors(object, &range)
             } else {
                 claim_errors(object, &range)
             };
-            if !faults.is_empty() {
-                return Err(attributes.new_forbidden(object, format_aggregate(faults)));
+            if let Some(error) = aggregate_errors(errors.into_iter().map(|error| error.0)) {
+                return Err(attributes.new_forbidden(object, error));
             }
         }
         Ok(())
@@ -67,17 +67,6 @@ impl Plugin for LimitRanger {
 
 async fn list_limit_ranges(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Value>, Status> {
     attributes.list_objects(RANGES, attributes.namespace()).await
-}
-
-/// Formats one error as it is and several in brackets without duplicates, like Go's aggregate error.
-fn format_aggregate(faults: Vec<DenialReason>) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for DenialReason(fault) in faults {
-        if !said.contains(&fault) {
-            said.push(fault);
-        }
-    }
-    if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) }
 }
 
 fn limit_items<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -127,9 +116,9 @@ fn set_missing_resources(container: &mut Value, which: &str, defaults: &Resource
 }
 
 fn pod_errors(object: &Value, range: &Value) -> Vec<DenialReason> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for item in meta::list_at(range, &["spec", "limits"]) {
-        let asked: Vec<RequestsAndLimits> = match meta::string_at(item, &["type"]) {
+        let amounts: Vec<RequestsAndLimits> = match meta::string_at(item, &["type"]) {
             "Container" => ["containers", "initContainers"]
                 .iter()
                 .flat_map(|list| meta::list_at(object, &["spec", list]))
@@ -147,27 +136,27 @@ fn pod_errors(object: &Value, range: &Value) -> Vec<DenialReason> {
             _ => continue,
         };
         let kind = meta::string_at(item, &["type"]);
-        for asked in &asked {
-            faults.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, asked)));
-            faults.extend(check_each_bound(item, "max", |name, bound| check_max(kind, name, bound, asked)));
-            faults.extend(check_each_bound(item, "maxLimitRequestRatio", |name, bound| {
-                check_limit_request_ratio(kind, name, bound, asked)
+        for amounts in &amounts {
+            errors.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, amounts)));
+            errors.extend(check_each_bound(item, "max", |name, bound| check_max(kind, name, bound, amounts)));
+            errors.extend(check_each_bound(item, "maxLimitRequestRatio", |name, bound| {
+                check_limit_request_ratio(kind, name, bound, amounts)
             }));
         }
     }
-    faults
+    errors
 }
 
 fn claim_errors(claim: &Value, range: &Value) -> Vec<DenialReason> {
     let kind = "PersistentVolumeClaim";
     let requests = resource_list::parse_resource_list(meta::value_at(claim, &["spec", "resources", "requests"]));
-    let asked = RequestsAndLimits { requests, limits: ResourceList::new() };
-    let mut faults = Vec::new();
+    let amounts = RequestsAndLimits { requests, limits: ResourceList::new() };
+    let mut errors = Vec::new();
     for item in limit_items(range, kind) {
-        faults.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, &asked)));
-        faults.extend(check_each_bound(item, "max", |name, bound| check_max_request(kind, name, bound, &asked)));
+        errors.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, &amounts)));
+        errors.extend(check_each_bound(item, "max", |name, bound| check_max_request(kind, name, bound, &amounts)));
     }
-    faults
+    errors
 }
 
 fn check_each_bound(

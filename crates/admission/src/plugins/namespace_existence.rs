@@ -11,14 +11,12 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of NamespaceAutoProvision.
 pub const NAMESPACE_AUTO_PROVISION: PluginDescriptor = PluginDescriptor {
     name: "NamespaceAutoProvision",
     enabled_by_default: false,
     rules: &[ResourceRule::for_all_resources(&[Operation::Create])],
     construct: |_| Ok(Box::new(NamespaceAutoProvision)),
 };
-/// The descriptor of NamespaceExists.
 pub const NAMESPACE_EXISTS: PluginDescriptor = PluginDescriptor {
     name: "NamespaceExists",
     enabled_by_default: false,
@@ -46,9 +44,9 @@ impl Plugin for NamespaceAutoProvision {
         if attributes.get_object(NAMESPACES, "", name).await?.is_some() {
             return Ok(());
         }
-        let place = ObjectKey { resource: loopback::find_resource("", "v1", "namespaces")?, namespace: "", name };
+        let key = ObjectKey { resource: loopback::find_resource("", "v1", "namespaces")?, namespace: "", name };
         let namespace = json!({"metadata": {"name": name}});
-        match LoopbackClient::new(attributes.registry).create_object(place, &namespace).await {
+        match LoopbackClient::new(attributes.registry).create_object(key, &namespace).await {
             Err(status) if !status.is_already_exists() => Err(attributes.new_forbidden(object, status.message)),
             _ => Ok(()),
         }

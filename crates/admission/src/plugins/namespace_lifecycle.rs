@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "NamespaceLifecycle",
     enabled_by_default: true,

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use api::{Value, meta, schema::schema, status::Status};
-use apiserver_core::attributes::AttributesTarget;
+use apiserver_core::attributes::ResourceAttributes;
 use async_trait::async_trait;
 use authz::Authorizers;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "OwnerReferencesPermissionEnforcement",
     enabled_by_default: false,
@@ -30,7 +29,7 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
         }
         let resource = attributes.resource();
         if attributes.operation != Operation::Create {
-            let own = apiserver_core::attributes::ResourceAttributes {
+            let own = ResourceAttributes {
                 group: resource.group,
                 version: resource.version,
                 resource: resource.name,
@@ -39,14 +38,14 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
                 name: &attributes.target.name,
                 ..Default::default()
             };
-            if !self.is_authorized(attributes, "delete", own).await {
+            if !attributes.authorize_user(&self.0, "delete", own).await.is_allowed() {
                 let why = "cannot set an ownerRef on a resource you can't delete: , <nil>";
                 return Err(attributes.new_forbidden(object, why));
             }
         }
         let blocking: Vec<&Value> =
             owner_references(object).iter().filter(|owner| is_newly_blocking(owner, old)).collect();
-        let anything = apiserver_core::attributes::ResourceAttributes {
+        let anything = ResourceAttributes {
             group: "*",
             version: "*",
             resource: "*",
@@ -54,7 +53,7 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
             name: "*",
             ..Default::default()
         };
-        if blocking.is_empty() || self.is_authorized(attributes, "update", anything).await {
+        if blocking.is_empty() || attributes.authorize_user(&self.0, "update", anything).await.is_allowed() {
             return Ok(());
         }
         for owner in blocking {
@@ -83,7 +82,7 @@ impl OwnerReferencesPermissionEnforcement {
             );
             return Err(attributes.new_forbidden(object, why));
         };
-        let resource = apiserver_core::attributes::ResourceAttributes {
+        let resource = ResourceAttributes {
             group: descriptor.group,
             version: descriptor.version,
             resource: descriptor.name,
@@ -92,25 +91,11 @@ impl OwnerReferencesPermissionEnforcement {
             name: meta::string_at(owner, &["name"]),
             ..Default::default()
         };
-        if self.is_authorized(attributes, "update", resource).await {
+        if attributes.authorize_user(&self.0, "update", resource).await.is_allowed() {
             return Ok(());
         }
         let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
         Err(attributes.new_forbidden(object, why))
-    }
-
-    async fn is_authorized(
-        &self,
-        attributes: &AdmissionAttributes<'_>,
-        verb: &str,
-        resource: apiserver_core::attributes::ResourceAttributes<'_>,
-    ) -> bool {
-        let asked = apiserver_core::attributes::Attributes {
-            user: attributes.user(),
-            verb,
-            target: AttributesTarget::Resource(resource),
-        };
-        self.0.is_allowed(&asked).await
     }
 }
 

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodResizeValidator",
     enabled_by_default: true,
@@ -43,21 +42,21 @@ impl Plugin for PodResizeValidator {
 }
 
 fn insufficient_resources(pod: &Value, node: &Value) -> Vec<String> {
-    let mut asked = resource_list::pod_resources(pod, "requests");
+    let mut requested = resource_list::pod_resources(pod, "requests");
     resource_list::add_resources(
-        &mut asked,
+        &mut requested,
         &resource_list::parse_resource_list(meta::value_at(pod, &["spec", "overhead"])),
     );
     let has = resource_list::parse_resource_list(meta::value_at(node, &["status", "allocatable"]));
     let amount = |list: &resource_list::ResourceList, name: &str| list.get(name).copied().unwrap_or(Quantity::ZERO);
     let mut init = Vec::new();
-    let (asked_cpu, has_cpu) = (amount(&asked, "cpu"), amount(&has, "cpu"));
-    if asked_cpu > has_cpu {
-        init.push(format!("cpu, requested: {}, allocatable: {}", asked_cpu.milli_value(), has_cpu.milli_value()));
+    let (requested_cpu, has_cpu) = (amount(&requested, "cpu"), amount(&has, "cpu"));
+    if requested_cpu > has_cpu {
+        init.push(format!("cpu, requested: {}, allocatable: {}", requested_cpu.milli_value(), has_cpu.milli_value()));
     }
-    let (asked_memory, has_memory) = (amount(&asked, "memory"), amount(&has, "memory"));
-    if asked_memory > has_memory {
-        init.push(format!("memory, requested: {}, allocatable: {}", asked_memory.value(), has_memory.value()));
+    let (requested_memory, has_memory) = (amount(&requested, "memory"), amount(&has, "memory"));
+    if requested_memory > has_memory {
+        init.push(format!("memory, requested: {}, allocatable: {}", requested_memory.value(), has_memory.value()));
     }
     init
 }

@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodTolerationRestriction",
     enabled_by_default: false,

@@ -97,16 +97,16 @@ impl<'a> MatchedQuota<'a> {
         if exceeded.is_empty() || request.is_report {
             return Ok(Some(used));
         }
-        let shown = |amounts: &ResourceList| {
+        let format_amounts = |amounts: &ResourceList| {
             let exceeding = amounts.iter().filter(|(name, _)| exceeded.contains(name));
             exceeding.map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(",")
         };
         Err(format!(
             "exceeded quota: {}, requested: {}, used: {}, limited: {}",
             meta::name(self.quota),
-            shown(&requested),
-            shown(&self.used),
-            shown(&self.hard)
+            format_amounts(&requested),
+            format_amounts(&self.used),
+            format_amounts(&self.hard)
         )
         .into())
     }

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{AdmissionAttributes, DenialReason, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "ResourceQuota",
     enabled_by_default: true,

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "RuntimeClass",
     enabled_by_default: true,

@@ -5,7 +5,6 @@ use async_trait::async_trait;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "SecurityContextDeny",
     enabled_by_default: false,

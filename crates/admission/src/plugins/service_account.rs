@@ -11,7 +11,6 @@ use serde_json::json;
 use super::service_account_secrets::{check_ephemeral_secrets, check_pod_secrets};
 use crate::{AdmissionAttributes, DenialReason, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "ServiceAccount",
     enabled_by_default: true,
@@ -93,9 +92,9 @@ async fn pod_service_account(attributes: &AdmissionAttributes<'_>, pod: &Value) 
 
 /// Whether the token is mounted: the pod's `automountServiceAccountToken` precedes the account's.
 fn automounts_token(account: &Value, pod: &Value) -> bool {
-    let said = |object: &Value, path: &[&str]| meta::value_at(object, path).and_then(Value::as_bool);
-    said(pod, &["spec", "automountServiceAccountToken"])
-        .or(said(account, &["automountServiceAccountToken"]))
+    let flag = |object: &Value, path: &[&str]| meta::value_at(object, path).and_then(Value::as_bool);
+    flag(pod, &["spec", "automountServiceAccountToken"])
+        .or(flag(account, &["automountServiceAccountToken"]))
         .unwrap_or(true)
 }
 

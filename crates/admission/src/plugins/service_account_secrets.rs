@@ -11,7 +11,7 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Whether a pod references any secret.
 pub fn references_secrets(object: &Value) -> bool {
-    let named = |place: Option<&Value>| place.and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+    let named = |field: Option<&Value>| field.and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     let pulls = meta::list_at(object, &["spec", "imagePullSecrets"]);
     let volumes = meta::list_at(object, &["spec", "volumes"]);
     let by_volume = |volume: &Value| {

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "TaintNodesByCondition",
     enabled_by_default: true,

@@ -29,7 +29,6 @@ pub const MUTATING_ADMISSION_POLICY: PluginDescriptor = PluginDescriptor {
     },
 };
 
-/// The descriptor of ValidatingAdmissionPolicy.
 pub const VALIDATING_ADMISSION_POLICY: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionPolicy",
     enabled_by_default: true,

@@ -10,7 +10,7 @@ use expressions::admission::{MatchResult, MutatingPolicy, MutationResult};
 use serde_json::json;
 
 use super::{
-    is_exempt, params,
+    is_exempt,
     policy_source::{CompiledPolicy, PolicyBinding, PolicyHook, PolicySource},
 };
 use crate::{
@@ -59,12 +59,8 @@ impl Plugin for MutatingAdmissionPolicy {
 
     async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let hooks = self.policies.hooks();
-        let mut dispatcher = MutatingDispatcher {
-            attributes,
-            authorizers: &self.authorizers,
-            authorizer: Arc::default(),
-            errors: Vec::new(),
-        };
+        let (authorizers, authorizer) = (&*self.authorizers, Arc::default());
+        let mut dispatcher = MutatingDispatcher { attributes, authorizers, authorizer, errors: Vec::new() };
         let mut invocations = Vec::new();
         for hook in hooks.iter() {
             dispatcher.collect_invocations(hook, object, &mut invocations).await;
@@ -77,11 +73,10 @@ impl Plugin for MutatingAdmissionPolicy {
             }
             attributes.reinvocation.end_group(ReinvocationGroup::Policies, object);
         }
-        dispatcher
-            .errors
-            .is_empty()
-            .then_some(())
-            .ok_or_else(|| new_denied_status(attributes, object, &dispatcher.errors))
+        match dispatcher.errors.as_slice() {
+            [] => Ok(()),
+            errors => Err(new_denied_status(attributes, object, errors)),
+        }
     }
 }
 
@@ -94,32 +89,20 @@ impl MutatingDispatcher<'_, '_> {
         invocations: &mut Vec<MutationInvocation<'h>>,
     ) {
         let policy = &*hook.policy;
-        let invocation = match policy.constraints.match_request(self.attributes, object).await {
-            Ok(Some(invocation)) => invocation,
+        let (invocation, bindings) = match hook.match_request(self.attributes, object).await {
+            Ok(Some(matched)) => matched,
             Ok(None) => return,
-            Err(status) => return self.record_configuration_error(policy, None, &status.message),
+            Err(why) => return self.record_configuration_error(policy, None, why),
         };
-        let resource = match policy.params.as_ref().map(|kind| kind.find_resource(self.attributes)).transpose() {
-            Ok(resource) => resource,
-            Err(why) => return self.record_configuration_error(policy, None, &why),
-        };
-        for binding in &hook.bindings {
-            match binding.matches_request(self.attributes, object).await {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(status) => {
-                    self.record_configuration_error(policy, Some(binding), &status.message);
-                    continue;
-                }
-            }
-            match params::collect_params(resource.as_deref(), binding.params.as_ref(), self.attributes).await {
+        for (binding, params) in bindings {
+            match params {
                 Ok(all) => invocations.extend(all.into_iter().map(|params| MutationInvocation {
                     policy,
                     binding,
                     params,
                     invocation: invocation.clone(),
                 })),
-                Err(why) => self.record_configuration_error(policy, Some(binding), &why),
+                Err(why) => self.record_configuration_error(policy, Some(binding), why),
             }
         }
     }
@@ -176,9 +159,9 @@ impl MutatingDispatcher<'_, '_> {
             Ok(change) => change,
             Err(why) => return Ok(Err(why.to_string().into())),
         };
-        let versioned_request = VersionedRequest { attributes: self.attributes, invocation: call.invocation.clone() };
-        let changed = match apply_change(&versioned_request, &versioned.object, change)? {
-            Ok(Some(changed)) => versioned_request.restore_request_version(object, changed).await?,
+        let request = VersionedRequest { attributes: self.attributes, invocation: call.invocation.clone() };
+        let changed = match apply_change(&request, &versioned.object, change)? {
+            Ok(Some(changed)) => request.restore_request_version(object, changed).await?,
             Ok(None) => return Ok(Ok(())),
             Err(why) => return Ok(Err(why)),
         };
@@ -229,7 +212,7 @@ impl MutationInvocation<'_> {
 
 /// Applies a mutation to the object in the matched version; `None` if it changes nothing.
 fn apply_change(
-    versioned_request: &VersionedRequest<'_, '_>,
+    request: &VersionedRequest<'_, '_>,
     versioned: &Value,
     change: MutationResult,
 ) -> Result<Result<Option<Value>, DenialReason>, Status> {
@@ -238,12 +221,12 @@ fn apply_change(
             for field in ["apiVersion", "kind"] {
                 config[field] = versioned[field].clone();
             }
-            let merged = apply::apply_unowned(&apply_target(versioned_request)?, versioned, &config);
+            let merged = apply::apply_unowned(&apply_target(request)?, versioned, &config);
             Ok(merged.map(Some).map_err(|error| format!("error applying patch: {error}").into()))
         }
         MutationResult::Patch(operations) => {
-            match patch::PatchType::Json.apply_patch(versioned_request.object_type()?, versioned, &operations) {
-                Ok(changed) => decode_strictly(versioned_request, changed).map(|changed| Ok(Some(changed))),
+            match patch::PatchType::Json.apply_patch(request.object_type()?, versioned, &operations) {
+                Ok(changed) => decode_strictly(request, changed).map(|changed| Ok(Some(changed))),
                 // A failed JSON Patch `test` operation means that the policy skips the mutation.
                 Err(patch::PatchError::Inapplicable { test: true, .. }) => Ok(Ok(None)),
                 Err(patch::PatchError::Inapplicable { why, .. }) => Ok(Err(format!("JSON Patch: {why}").into())),
@@ -254,29 +237,21 @@ fn apply_change(
 }
 
 /// The schema that server-side apply merges the matched object with.
-fn apply_target<'s>(versioned_request: &'s VersionedRequest<'_, '_>) -> Result<apply::ApplyTarget<'s>, Status> {
-    if versioned_request.is_own_kind() {
-        return Ok(apply::ApplyTarget::for_resource(
-            &versioned_request.invocation.resource,
-            versioned_request.attributes.subresource(),
-        ));
+fn apply_target<'s>(request: &'s VersionedRequest<'_, '_>) -> Result<apply::ApplyTarget<'s>, Status> {
+    if request.is_own_kind() {
+        return Ok(apply::ApplyTarget::for_resource(&request.invocation.resource, request.attributes.subresource()));
     }
-    let (group, version, kind) = versioned_request.attributes.group_version_kind();
+    let (group, version, kind) = request.attributes.group_version_kind();
     let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Ok(apply::ApplyTarget::for_kind(
-        &version,
-        kind,
-        versioned_request.object_type()?,
-        versioned_request.attributes.subresource(),
-    ))
+    Ok(apply::ApplyTarget::for_kind(&version, kind, request.object_type()?, request.attributes.subresource()))
 }
 
 /// Decodes a patched object of a built-in type strictly: unknown fields are errors.
-fn decode_strictly(versioned_request: &VersionedRequest<'_, '_>, changed: Value) -> Result<Value, Status> {
-    if versioned_request.is_own_kind() && versioned_request.invocation.resource.custom_schema.is_some() {
+fn decode_strictly(request: &VersionedRequest<'_, '_>, changed: Value) -> Result<Value, Status> {
+    if request.is_own_kind() && request.invocation.resource.custom_schema.is_some() {
         return Ok(changed);
     }
-    let decoded = decode::canonicalize(versioned_request.object_type()?, changed).map_err(Status::internal_error)?;
+    let decoded = decode::canonicalize(request.object_type()?, changed).map_err(Status::internal_error)?;
     match decoded.unknown.first() {
         Some(first) => Err(Status::internal_error(format!("strict decoding error: unknown field {first:?}"))),
         None => Ok(decoded.object),

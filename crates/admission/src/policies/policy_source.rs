@@ -13,9 +13,12 @@ use apiserver_core::{
     loopback::ObjectKey,
 };
 
-use super::{GROUP, params::ParamKind};
+use super::{
+    GROUP,
+    params::{ParamKind, collect_params},
+};
 use crate::{
-    AdmissionAttributes, PluginError, PluginInit,
+    AdmissionAttributes, DenialReason, PluginError, PluginInit,
     matching::{Invocation, MatchCriteria},
 };
 
@@ -31,6 +34,9 @@ pub struct PolicyHook<E> {
     /// The bindings of the policy.
     pub bindings: Vec<Arc<PolicyBinding>>,
 }
+
+/// A matched resource, and the matching bindings with their parameter objects or configuration error.
+pub type MatchedPolicy<'h> = (Invocation, Vec<(&'h PolicyBinding, Result<Vec<Value>, DenialReason>)>);
 
 /// A compiled policy.
 pub struct CompiledPolicy<E> {
@@ -100,6 +106,31 @@ impl MatchConstraints {
             object_selector: &self.objects,
         };
         criteria.match_request(attributes, object).await
+    }
+}
+
+impl<E> PolicyHook<E> {
+    /// Matches a request against the policy and its bindings, and reads the parameter objects of each binding; `None`
+    /// if the policy does not select it. Errors are those of the configuration.
+    pub async fn match_request<'h>(
+        &'h self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+    ) -> Result<Option<MatchedPolicy<'h>>, DenialReason> {
+        let constraints = &self.policy.constraints;
+        let matched = constraints.match_request(attributes, object).await.map_err(|status| status.message)?;
+        let Some(invocation) = matched else { return Ok(None) };
+        let resource = self.policy.params.as_ref().map(|kind| kind.find_resource(attributes)).transpose()?;
+        let mut bindings = Vec::new();
+        for binding in &self.bindings {
+            let params = match binding.matches_request(attributes, object).await {
+                Ok(true) => collect_params(resource.as_deref(), binding.params.as_ref(), attributes).await,
+                Ok(false) => continue,
+                Err(status) => Err(status.message.into()),
+            };
+            bindings.push((&**binding, params));
+        }
+        Ok(Some((invocation, bindings)))
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    is_exempt, params,
+    is_exempt,
     policy_source::{PolicyBinding, PolicyHook, PolicySource},
 };
 use crate::{
@@ -77,35 +77,25 @@ impl Plugin for ValidatingAdmissionPolicy {
 
 impl ValidatingDispatcher<'_, '_> {
     async fn dispatch_policy(&mut self, hook: &PolicyHook<ValidatingPolicy>) -> Result<(), Status> {
-        let policy = &hook.policy;
-        let invocation = match policy.constraints.match_request(self.attributes, self.object).await {
-            Ok(Some(invocation)) => invocation,
+        let (invocation, bindings) = match hook.match_request(self.attributes, self.object).await {
+            Ok(Some(matched)) => matched,
             Ok(None) => return Ok(()),
-            Err(status) => return self.record_configuration_error(hook, None, &status.message),
-        };
-        let resource = match policy.params.as_ref().map(|kind| kind.find_resource(self.attributes)).transpose() {
-            Ok(resource) => resource,
-            Err(why) => return self.record_configuration_error(hook, None, &why),
+            Err(why) => {
+                self.record_configuration_error(hook, None, why);
+                return Ok(());
+            }
         };
         let mut annotations = AuditAnnotations::new();
-        for binding in &hook.bindings {
-            match binding.matches_request(self.attributes, self.object).await {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(status) => {
-                    self.record_configuration_error(hook, Some(binding), &status.message)?;
-                    continue;
-                }
-            }
-            match params::collect_params(resource.as_deref(), binding.params.as_ref(), self.attributes).await {
+        for (binding, params) in bindings {
+            match params {
                 Ok(params) => {
                     self.evaluate_binding(hook, binding, invocation.clone(), &params, &mut annotations).await?
                 }
-                Err(why) => self.record_configuration_error(hook, Some(binding), &why)?,
+                Err(why) => self.record_configuration_error(hook, Some(binding), why),
             }
         }
         for (key, values) in annotations {
-            self.attributes.warnings().annotate_audit(format!("{}/{key}", policy.name), values.join(", "));
+            self.attributes.warnings().annotate_audit(format!("{}/{key}", hook.policy.name), values.join(", "));
         }
         Ok(())
     }
@@ -183,13 +173,12 @@ impl ValidatingDispatcher<'_, '_> {
         hook: &PolicyHook<ValidatingPolicy>,
         binding: Option<&PolicyBinding>,
         why: impl Display,
-    ) -> Result<(), Status> {
+    ) {
         if !hook.policy.ignores_failure {
             let what = if binding.is_some() { "binding" } else { "policy" };
             let message = format!("failed to configure {what}: {why}");
             self.record_denial(&hook.policy.name, binding.map(|binding| binding.name.as_str()), &message, "");
         }
-        Ok(())
     }
 
     /// Records a denial; only the first one is reported.

@@ -38,7 +38,6 @@ const EXEMPT_RESOURCES: &[&str] = &[
     "mutatingadmissionpolicybindings",
 ];
 
-/// The descriptor of MutatingAdmissionWebhook.
 pub const MUTATING_ADMISSION_WEBHOOK: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionWebhook",
     enabled_by_default: true,
@@ -48,7 +47,6 @@ pub const MUTATING_ADMISSION_WEBHOOK: PluginDescriptor = PluginDescriptor {
     },
 };
 
-/// The descriptor of ValidatingAdmissionWebhook.
 pub const VALIDATING_ADMISSION_WEBHOOK: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionWebhook",
     enabled_by_default: true,

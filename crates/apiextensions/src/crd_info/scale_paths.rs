@@ -90,7 +90,7 @@ fn nested_value<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, 
 }
 
 fn accessor_error(path: &str, value: &Value, wanted: &str) -> AccessorError {
-    let (shown, found) = match value {
+    let (formatted, found) = match value {
         Value::Null => ("<nil>".to_owned(), "<nil>"),
         Value::Bool(value) => (value.to_string(), "bool"),
         Value::Number(number) if number.is_i64() => (number.to_string(), "int64"),
@@ -99,5 +99,5 @@ fn accessor_error(path: &str, value: &Value, wanted: &str) -> AccessorError {
         Value::Array(_) => (value.to_string(), "[]interface {}"),
         Value::Object(_) => (value.to_string(), "map[string]interface {}"),
     };
-    AccessorError(format!("{path} accessor error: {shown} is of the type {found}, expected {wanted}"))
+    AccessorError(format!("{path} accessor error: {formatted} is of the type {found}, expected {wanted}"))
 }

@@ -26,8 +26,8 @@ const NIL_PATH: &str = "<nil>";
 
 /// Validates a value; `place` is its field path, empty for the whole object. With an old value, only changes are
 /// validated.
-pub fn validate_value(node: &Structural, place: &str, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let outcome = SchemaValidator { place }.validate_changed(node, value, "", old);
+pub fn validate_value(node: &Structural, root_path: &str, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let outcome = SchemaValidator { root_path }.validate_changed(node, value, "", old);
     outcome.errors
 }
 
@@ -52,22 +52,22 @@ impl ValidationResult {
 }
 
 struct SchemaValidator<'a> {
-    place: &'a str,
+    root_path: &'a str,
 }
 
 impl SchemaValidator<'_> {
     /// Returns the field path of an error.
     fn field_path(&self, path: &str) -> String {
-        match (self.place, path.strip_prefix('.').unwrap_or(path)) {
+        match (self.root_path, path.strip_prefix('.').unwrap_or(path)) {
             ("", "") => NIL_PATH.to_owned(),
             ("", path) => path.to_owned(),
-            (place, "") => place.to_owned(),
-            (place, path) => format!("{place}.{path}"),
+            (root_path, "") => root_path.to_owned(),
+            (root_path, path) => format!("{root_path}.{path}"),
         }
     }
 
-    fn new_error(&self, path: &str, fault: FieldErrorType, message: impl Into<String>) -> FieldError {
-        FieldError::new(self.field_path(path), fault, message)
+    fn new_error(&self, path: &str, kind: FieldErrorType, message: impl Into<String>) -> FieldError {
+        FieldError::new(self.field_path(path), kind, message)
     }
 
     fn new_invalid(&self, path: &str, bad: impl Into<BadValue>, what: &str) -> FieldError {
@@ -81,8 +81,8 @@ impl SchemaValidator<'_> {
 
     /// Builds an error without a field path of its own, as upstream's composite errors.
     fn new_composite_error(&self, message: String) -> FieldError {
-        let place = if self.place.is_empty() { NIL_PATH } else { self.place };
-        FieldError::invalid(place, "", message)
+        let root_path = if self.root_path.is_empty() { NIL_PATH } else { self.root_path };
+        FieldError::invalid(root_path, "", message)
     }
 
     /// Validates a field or an element; an unchanged value has no errors (ratcheting).
@@ -99,7 +99,7 @@ impl SchemaValidator<'_> {
         let validation = node.value_validation();
         if has_type(node) || !validation.format.is_empty() || value.is_null() {
             match self.validate_type(node, value, path) {
-                Some(fault) => out.add_error(fault),
+                Some(error) => out.add_error(error),
                 None => out.passed += 1,
             }
         }
@@ -185,8 +185,8 @@ impl SchemaValidator<'_> {
         if allowed.is_empty() || allowed.iter().any(same) {
             return None;
         }
-        let shown = |one: &Value| one.as_str().map_or_else(|| one.to_string(), str::to_owned);
-        let texts: Vec<String> = allowed.iter().map(shown).collect();
+        let format_value = |one: &Value| one.as_str().map_or_else(|| one.to_string(), str::to_owned);
+        let texts: Vec<String> = allowed.iter().map(format_value).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         Some(FieldError::not_supported(self.field_path(path), value.clone(), &texts))
     }
@@ -371,11 +371,11 @@ mod tests {
 
     use super::*;
 
-    fn assert_errors(schema: Value, given: Value, old: Option<Value>, want: &[&str]) {
+    fn assert_errors(schema: Value, value: Value, old: Option<Value>, want: &[&str]) {
         let node = crate::structural_schema::parse_schema(&json!({"type": "object", "properties": {"s": schema}}));
         let old = old.map(|old| json!({"s": old}));
-        let faults = validate_value(&node, "", &json!({"s": given}), old.as_ref());
-        assert_eq!(faults.iter().map(ToString::to_string).collect::<Vec<_>>(), want);
+        let errors = validate_value(&node, "", &json!({"s": value}), old.as_ref());
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), want);
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         };
         let old = json!({"a": 9, "l": [{"k": "x", "v": 9}, {"k": "y", "v": 8}]});
         assert_errors(schema(), json!({"a": 9, "l": [{"k": "y", "v": 8}, {"k": "x", "v": 9}]}), Some(old.clone()), &[]);
-        let fault = "s.l[0].v: Invalid value: 7: s.l[0].v in body should be less than or equal to 1";
-        assert_errors(schema(), json!({"a": 9, "l": [{"k": "y", "v": 7}]}), Some(old), &[fault]);
+        let error = "s.l[0].v: Invalid value: 7: s.l[0].v in body should be less than or equal to 1";
+        assert_errors(schema(), json!({"a": 9, "l": [{"k": "y", "v": 7}]}), Some(old), &[error]);
     }
 }

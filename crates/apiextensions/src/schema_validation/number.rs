@@ -31,8 +31,8 @@ impl SchemaValidator<'_> {
         let range = |out: &mut ValidationResult, number: GoNumber, what: &str| match self
             .validate_range(node, number, what, path)
         {
-            Some(fault) => {
-                out.add_error(fault);
+            Some(error) => {
+                out.add_error(error);
                 false
             }
             None => true,
@@ -45,19 +45,19 @@ impl SchemaValidator<'_> {
         if let Some(least) = validation.minimum {
             let native = range(&mut out, GoNumber::Float(least), "Minimum boundary");
             let strict = validation.exclusive_minimum;
-            let (under, shown) = compare_to_bound(number, least, native, |a, b| a < b || strict && a == b);
+            let (under, bound) = compare_to_bound(number, least, native, |a, b| a < b || strict && a == b);
             if under {
                 let equal = if strict { "" } else { " or equal to" };
-                out.add_error(self.new_invalid(path, value.clone(), &format!("should be greater than{equal} {shown}")));
+                out.add_error(self.new_invalid(path, value.clone(), &format!("should be greater than{equal} {bound}")));
             }
         }
         if let Some(most) = validation.maximum {
             let native = range(&mut out, GoNumber::Float(most), "Maximum boundary");
             let strict = validation.exclusive_maximum;
-            let (over, shown) = compare_to_bound(number, most, native, |a, b| a > b || strict && a == b);
+            let (over, bound) = compare_to_bound(number, most, native, |a, b| a > b || strict && a == b);
             if over {
                 let equal = if strict { "" } else { " or equal to" };
-                out.add_error(self.new_invalid(path, value.clone(), &format!("should be less than{equal} {shown}")));
+                out.add_error(self.new_invalid(path, value.clone(), &format!("should be less than{equal} {bound}")));
             }
         }
         out
@@ -94,7 +94,7 @@ impl SchemaValidator<'_> {
         native: bool,
         path: &str,
     ) -> Option<FieldError> {
-        let (fits, positive, shown) = match number {
+        let (fits, positive, bound) = match number {
             GoNumber::Int(number) if native => {
                 let factor = factor as i64;
                 (factor > 0 && number % factor == 0, factor > 0, factor.to_string())
@@ -106,11 +106,11 @@ impl SchemaValidator<'_> {
             }
         };
         if !positive {
-            let message = format!("factor MultipleOf declared for {path} must be positive: {shown}");
-            let bad = shown.parse::<f64>().map_or_else(|_| shown.clone().into(), |number| Value::from(number as i64));
+            let message = format!("factor MultipleOf declared for {path} must be positive: {bound}");
+            let bad = bound.parse::<f64>().map_or_else(|_| bound.clone().into(), |number| Value::from(number as i64));
             return Some(self.new_error(path, FieldErrorType::Invalid(bad.into()), message));
         }
-        (!fits).then(|| self.new_invalid(path, value.clone(), &format!("should be a multiple of {shown}")))
+        (!fits).then(|| self.new_invalid(path, value.clone(), &format!("should be a multiple of {bound}")))
     }
 }
 

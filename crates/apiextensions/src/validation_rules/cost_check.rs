@@ -44,7 +44,7 @@ impl CostContext<'_> {
     fn descend(self, node: &Structural) -> Self {
         let cardinality =
             self.cardinality.zip(max_elements(node)).map(|(cardinality, max)| cardinality.saturating_mul(max));
-        Self { cardinality: cardinality, ..self }
+        Self { cardinality, ..self }
     }
 }
 
@@ -73,7 +73,7 @@ impl RuleChecker {
         if let Some(items) = &node.items {
             let uncorrelatable =
                 if matches!(node.list_type, ListType::Map(..)) { below.uncorrelatable } else { Some(path) };
-            self.check_schema(items, &format!("{path}.items"), CostContext { uncorrelatable: uncorrelatable, ..below });
+            self.check_schema(items, &format!("{path}.items"), CostContext { uncorrelatable, ..below });
         }
         self.check_node_rules(node, &format!("{path}.x-kubernetes-validations"), context);
     }

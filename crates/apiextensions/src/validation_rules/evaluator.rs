@@ -207,7 +207,7 @@ impl RuleEvaluator {
             return Err(BudgetExhausted);
         }
         self.budget -= budget.actual_cost();
-        let fault = match result {
+        let error = match result {
             Ok(cel::Value::Bool(true)) => return Ok(()),
             Ok(_) => {
                 let detail = self.failure_message(rule, compiled, location, &bindings)?;
@@ -226,7 +226,7 @@ impl RuleEvaluator {
         };
         // Ratcheting: a failure on an unchanged value is ignored, unless it is of a transition rule.
         if compiled.uses_old || !matched.is_unchanged() {
-            self.errors.push(fault);
+            self.errors.push(error);
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ impl ErrorLocation<'_> {
     fn rule_error(&self, field: &str, reason: Option<&str>, detail: String) -> FieldError {
         let whole = matches!(self.kind, JsonType::Object | JsonType::Array);
         let bad = || if whole { BadValue::Omitted } else { BadValue::Value(self.value.clone()) };
-        let fault = match reason {
+        let kind = match reason {
             Some("FieldValueForbidden") => FieldErrorType::Forbidden,
             Some("FieldValueRequired") => FieldErrorType::Required,
             Some("FieldValueDuplicate") => {
@@ -311,6 +311,6 @@ impl ErrorLocation<'_> {
             }
             _ => FieldErrorType::Invalid(bad()),
         };
-        FieldError::new(self.field_path(field), fault, detail)
+        FieldError::new(self.field_path(field), kind, detail)
     }
 }

@@ -37,12 +37,12 @@ pub fn compile_at(
     source: &str,
     compile: fn(&str) -> Result<AuthenticationExpression, CompileError>,
 ) -> Result<AuthenticationExpression, AuthenticationConfigError> {
-    compile(source).map_err(|fault| {
-        let error = match fault.kind {
-            CompileErrorType::Invalid => FieldError::invalid(field, source, fault.detail),
-            CompileErrorType::Internal => FieldError::new(field, api::validate::FieldErrorType::Internal, fault.detail),
+    compile(source).map_err(|error| {
+        let field_error = match error.kind {
+            CompileErrorType::Invalid => FieldError::invalid(field, source, error.detail),
+            CompileErrorType::Internal => FieldError::new(field, api::validate::FieldErrorType::Internal, error.detail),
         };
-        invalid_configuration(error.to_string())
+        invalid_configuration(field_error.to_string())
     })
 }
 

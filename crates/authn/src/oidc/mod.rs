@@ -17,7 +17,7 @@ pub use config_error::AuthenticationConfigError;
 pub use expression::IssuerExpressions;
 use provider::OidcProvider;
 
-use super::{AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator};
+use super::{AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator, format_quoted};
 use crate::tokens::Jwt;
 
 /// The supported signature algorithms; ES512 is not supported.
@@ -149,12 +149,6 @@ impl TokenAuthenticator for OidcAuthenticators {
         }
         Ok(None)
     }
-}
-
-/// Formats a list as Go's `%q`.
-fn format_quoted(texts: &[String]) -> String {
-    let texts: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
-    format!("[{}]", texts.join(" "))
 }
 
 /// Formats a time as Go's `%v`.

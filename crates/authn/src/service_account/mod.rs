@@ -15,7 +15,7 @@ use apiserver_core::{
 pub use bound::BoundTokenAuthenticator;
 pub use legacy::LegacyTokenAuthenticator;
 
-use super::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, CREDENTIAL_ID};
+use super::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, CREDENTIAL_ID, format_quoted};
 use crate::tokens::{BAD_SIGNATURE, Jwt, TokenIssuer};
 
 /// The keys, and the objects that tokens name.
@@ -81,12 +81,6 @@ impl ServiceAccountStore {
         let object = LoopbackClient::new(&*self.registry).read_object(ObjectKey { resource, namespace, name }).await?;
         object.ok_or_else(|| Status::not_found(resource, name))
     }
-}
-
-/// Formats a list as Go's `%q`.
-fn format_quoted(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
-    format!("[{}]", quoted.join(" "))
 }
 
 /// The identity of a service account token.

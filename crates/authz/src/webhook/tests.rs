@@ -121,10 +121,12 @@ fn alice() -> User {
     User { name: "alice".into(), groups: vec!["devs".into()], uid: "u1".into(), extra }
 }
 
-async fn authorize_name(asking: &WebhookAuthorizer, name: &str) -> Decision {
-    let asked =
+async fn authorize_name(authorizer: &WebhookAuthorizer, name: &str) -> Decision {
+    let resource =
         ResourceAttributes { version: "v1", resource: "pods", namespace: "a", name, ..ResourceAttributes::default() };
-    asking.authorize(&Attributes { user: &alice(), verb: "get", target: AttributesTarget::Resource(asked) }).await
+    authorizer
+        .authorize(&Attributes { user: &alice(), verb: "get", target: AttributesTarget::Resource(resource) })
+        .await
 }
 
 /// Returns the decision, its reason and whether it has an error.
@@ -138,58 +140,58 @@ fn describe_decision(decision: &Decision) -> (&'static str, String, bool) {
 }
 
 async fn assert_decision(
-    world: &WebhookServer,
+    server: &WebhookServer,
     replies: &[ServerReply],
     failure: FailurePolicy,
     want: (&'static str, &str, bool),
-    asked: usize,
+    calls: usize,
 ) {
-    let before = world.received_reviews().len();
-    world.set_replies(replies.iter().cloned());
-    let asking = WebhookAuthorizer::new(WebhookConfig { failure, ..world.webhook_config() });
+    let before = server.received_reviews().len();
+    server.set_replies(replies.iter().cloned());
+    let authorizer = WebhookAuthorizer::new(WebhookConfig { failure, ..server.webhook_config() });
     let (word, reason, failed) = want;
-    assert_eq!(describe_decision(&authorize_name(&asking, "p").await), (word, reason.to_owned(), failed));
-    assert_eq!(world.received_reviews().len() - before, asked, "questions");
+    assert_eq!(describe_decision(&authorize_name(&authorizer, "p").await), (word, reason.to_owned(), failed));
+    assert_eq!(server.received_reviews().len() - before, calls, "calls");
 }
 
 #[tokio::test]
 async fn decision_follows_the_review_status() {
-    let world = WebhookServer::new(true).await;
+    let server = WebhookServer::new(true).await;
     let open = FailurePolicy::NoOpinion;
-    assert_decision(&world, &[status_reply(json!({"allowed": true}))], open, ("allowed", "", false), 1).await;
+    assert_decision(&server, &[status_reply(json!({"allowed": true}))], open, ("allowed", "", false), 1).await;
     let why = status_reply(json!({"allowed": true, "reason": "she is nice"}));
-    assert_decision(&world, &[why], open, ("allowed", "she is nice", false), 1).await;
+    assert_decision(&server, &[why], open, ("allowed", "she is nice", false), 1).await;
     let no = status_reply(json!({"allowed": false, "reason": "who is she?"}));
-    assert_decision(&world, &[no], FailurePolicy::Deny, ("no opinion", "who is she?", false), 1).await;
+    assert_decision(&server, &[no], FailurePolicy::Deny, ("no opinion", "who is she?", false), 1).await;
     let never = status_reply(json!({"denied": true, "reason": "never"}));
-    assert_decision(&world, &[never], open, ("denied", "never", false), 1).await;
-    assert_decision(&world, &[status_reply(json!({"allowed": true, "denied": true}))], open, ("denied", "", true), 1)
+    assert_decision(&server, &[never], open, ("denied", "never", false), 1).await;
+    assert_decision(&server, &[status_reply(json!({"allowed": true, "denied": true}))], open, ("denied", "", true), 1)
         .await;
-    assert_decision(&world, &[status_reply(json!({}))], open, ("no opinion", "", false), 1).await;
+    assert_decision(&server, &[status_reply(json!({}))], open, ("no opinion", "", false), 1).await;
 }
 
 #[tokio::test]
 async fn failure_policy_applies_to_failed_requests() {
-    let world = WebhookServer::new(true).await;
+    let server = WebhookServer::new(true).await;
     let (broken, garbage) = (ServerReply::Status(500, "oops".into()), ServerReply::Status(200, "oops".into()));
     let other = ServerReply::Status(200, json!({"apiVersion": "v1", "kind": "Status"}).to_string());
     for (failure, word) in [(FailurePolicy::NoOpinion, "no opinion"), (FailurePolicy::Deny, "denied")] {
-        assert_decision(&world, &[broken.clone(), broken.clone(), broken.clone()], failure, (word, "", true), 3).await;
-        assert_decision(&world, &[ServerReply::Status(403, "no".into())], failure, (word, "", true), 1).await;
-        assert_decision(&world, std::slice::from_ref(&garbage), failure, (word, "", true), 1).await;
-        assert_decision(&world, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
-        assert_decision(&world, &[ServerReply::Never], failure, (word, "", true), 1).await;
+        assert_decision(&server, &[broken.clone(), broken.clone(), broken.clone()], failure, (word, "", true), 3).await;
+        assert_decision(&server, &[ServerReply::Status(403, "no".into())], failure, (word, "", true), 1).await;
+        assert_decision(&server, std::slice::from_ref(&garbage), failure, (word, "", true), 1).await;
+        assert_decision(&server, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
+        assert_decision(&server, &[ServerReply::Never], failure, (word, "", true), 1).await;
     }
     // Temporary errors are retried.
     let again = [broken.clone(), broken, status_reply(json!({"allowed": true}))];
-    assert_decision(&world, &again, FailurePolicy::Deny, ("allowed", "", false), 3).await;
+    assert_decision(&server, &again, FailurePolicy::Deny, ("allowed", "", false), 3).await;
 }
 
 #[tokio::test]
 async fn server_with_an_untrusted_certificate_is_not_used() {
-    let world = WebhookServer::new(false).await;
+    let server = WebhookServer::new(false).await;
     assert_decision(
-        &world,
+        &server,
         &[status_reply(json!({"allowed": true}))],
         FailurePolicy::NoOpinion,
         ("no opinion", "", true),
@@ -200,13 +202,13 @@ async fn server_with_an_untrusted_certificate_is_not_used() {
 
 #[tokio::test]
 async fn responses_are_cached_for_their_ttl() {
-    let world = WebhookServer::new(true).await;
-    world.set_replies((0..10).map(|at| status_reply(json!({"allowed": at % 2 == 0}))));
-    let asking = WebhookAuthorizer::new(world.webhook_config());
+    let server = WebhookServer::new(true).await;
+    server.set_replies((0..10).map(|at| status_reply(json!({"allowed": at % 2 == 0}))));
+    let authorizer = WebhookAuthorizer::new(server.webhook_config());
     for (name, allowed, questions) in [("a", true, 1), ("a", true, 1), ("b", false, 2), ("b", false, 2), ("a", true, 2)]
     {
         assert_eq!(
-            (authorize_name(&asking, name).await.is_allowed(), world.received_reviews().len()),
+            (authorize_name(&authorizer, name).await.is_allowed(), server.received_reviews().len()),
             (allowed, questions),
             "{name}"
         );
@@ -214,26 +216,26 @@ async fn responses_are_cached_for_their_ttl() {
     // Large requests are not cached.
     let long = "x".repeat(MAX_CACHED_SIZE);
     for questions in [3, 4] {
-        authorize_name(&asking, &long).await;
-        assert_eq!(world.received_reviews().len(), questions);
+        authorize_name(&authorizer, &long).await;
+        assert_eq!(server.received_reviews().len(), questions);
     }
     let forgetful =
-        WebhookConfig { allowed_for: Duration::ZERO, refused_for: Duration::ZERO, ..world.webhook_config() };
+        WebhookConfig { allowed_for: Duration::ZERO, refused_for: Duration::ZERO, ..server.webhook_config() };
     let forgetful = WebhookAuthorizer::new(forgetful);
     for questions in [5, 6, 7] {
         authorize_name(&forgetful, "a").await;
-        assert_eq!(world.received_reviews().len(), questions);
+        assert_eq!(server.received_reviews().len(), questions);
     }
 }
 
 #[tokio::test]
 async fn review_contains_user_and_attributes() {
-    let world = WebhookServer::new(true).await;
+    let server = WebhookServer::new(true).await;
     let yes = || status_reply(json!({"allowed": true}));
     let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
-    world.set_replies([yes(), yes(), ServerReply::Status(201, old.to_string())]);
+    server.set_replies([yes(), yes(), ServerReply::Status(201, old.to_string())]);
     let selectors = RequestSelectors::parse("spec.nodeName=n", "app in (a,b)");
-    let asked = ResourceAttributes {
+    let resource = ResourceAttributes {
         group: "apps",
         version: "v1",
         resource: "deployments",
@@ -241,12 +243,13 @@ async fn review_contains_user_and_attributes() {
         ..ResourceAttributes::default()
     };
     let user = alice();
-    let (asking, path) = (WebhookAuthorizer::new(world.webhook_config()), AttributesTarget::NonResource("/x"));
-    asking.authorize(&Attributes { user: &user, verb: "list", target: AttributesTarget::Resource(asked) }).await;
-    asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await;
-    let asking = WebhookAuthorizer::new(WebhookConfig { version: ReviewVersion::V1Beta1, ..world.webhook_config() });
-    assert!(asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await.is_allowed());
-    let [first, second, third] = world.received_reviews().try_into().unwrap();
+    let (authorizer, path) = (WebhookAuthorizer::new(server.webhook_config()), AttributesTarget::NonResource("/x"));
+    authorizer.authorize(&Attributes { user: &user, verb: "list", target: AttributesTarget::Resource(resource) }).await;
+    authorizer.authorize(&Attributes { user: &user, verb: "get", target: path }).await;
+    let authorizer =
+        WebhookAuthorizer::new(WebhookConfig { version: ReviewVersion::V1Beta1, ..server.webhook_config() });
+    assert!(authorizer.authorize(&Attributes { user: &user, verb: "get", target: path }).await.is_allowed());
+    let [first, second, third] = server.received_reviews().try_into().unwrap();
     assert_eq!(
         first,
         json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
@@ -262,32 +265,33 @@ async fn review_contains_user_and_attributes() {
 
 #[tokio::test]
 async fn request_times_out() {
-    let world = WebhookServer::new(true).await;
-    world.set_replies([ServerReply::Never]);
+    let server = WebhookServer::new(true).await;
+    server.set_replies([ServerReply::Never]);
     let began = Instant::now();
-    let asking = WebhookAuthorizer::new(WebhookConfig { timeout: Duration::from_millis(50), ..world.webhook_config() });
-    assert_eq!(describe_decision(&authorize_name(&asking, "p").await).0, "no opinion");
+    let authorizer =
+        WebhookAuthorizer::new(WebhookConfig { timeout: Duration::from_millis(50), ..server.webhook_config() });
+    assert_eq!(describe_decision(&authorize_name(&authorizer, "p").await).0, "no opinion");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
 async fn match_conditions_select_requests() {
-    let world = WebhookServer::new(true).await;
+    let server = WebhookServer::new(true).await;
     let user = alice();
-    let check = async |conditions: &[&str], failure: FailurePolicy, want: (&'static str, &str, bool), asked: usize| {
-        let before = world.received_reviews().len();
-        world.set_replies((0..asked).map(|_| status_reply(json!({"allowed": true}))));
+    let check = async |conditions: &[&str], failure: FailurePolicy, want: (&'static str, &str, bool), calls: usize| {
+        let before = server.received_reviews().len();
+        server.set_replies((0..calls).map(|_| status_reply(json!({"allowed": true}))));
         let mut errors = Vec::new();
         let conditions = WebhookMatchConditions::compile(conditions.iter().copied(), "x", &mut errors);
         assert_eq!(errors, []);
-        let asking = WebhookAuthorizer::new(WebhookConfig {
+        let authorizer = WebhookAuthorizer::new(WebhookConfig {
             conditions: Arc::new(conditions),
             failure,
-            ..world.webhook_config()
+            ..server.webhook_config()
         });
         let (word, reason, failed) = want;
-        assert_eq!(describe_decision(&authorize_name(&asking, "p").await), (word, reason.to_owned(), failed));
-        assert_eq!(world.received_reviews().len() - before, asked, "questions");
+        assert_eq!(describe_decision(&authorize_name(&authorizer, "p").await), (word, reason.to_owned(), failed));
+        assert_eq!(server.received_reviews().len() - before, calls, "calls");
     };
     let (open, yes, skipped) = (FailurePolicy::NoOpinion, ("allowed", "", false), ("no opinion", "", false));
     check(&["true"], open, yes, 1).await;
@@ -303,16 +307,17 @@ async fn match_conditions_select_requests() {
     check(&["request.nonResourceAttributes.path == '/x'"], open, ("no opinion", "", true), 0).await;
     check(&["request.nonResourceAttributes.path == '/x'"], FailurePolicy::Deny, ("denied", "", true), 0).await;
     check(&["request.nonResourceAttributes.path == '/x'", "false"], FailurePolicy::Deny, skipped, 0).await;
-    let asking = WebhookAuthorizer::new(WebhookConfig {
+    let authorizer = WebhookAuthorizer::new(WebhookConfig {
         conditions: Arc::new(WebhookMatchConditions::compile(
             ["request.extra['y'] == []"].into_iter(),
             "x",
             &mut Vec::new(),
         )),
-        ..world.webhook_config()
+        ..server.webhook_config()
     });
-    let verdict =
-        asking.authorize(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") }).await;
+    let decision = authorizer
+        .authorize(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") })
+        .await;
     let why = "cel evaluation error: expression 'request.extra['y'] == []' resulted in error: no such key: y";
-    assert_eq!(verdict.reason().error(), Some(why));
+    assert_eq!(decision.reason().error(), Some(why));
 }

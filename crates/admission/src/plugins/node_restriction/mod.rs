@@ -9,22 +9,17 @@ mod service_account_tokens;
 use std::sync::Arc;
 
 use api::{Value, status::Status};
-use apiserver_core::User;
 use async_trait::async_trait;
-use authz::Authorizers;
+use authz::{Authorizers, node_name};
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "NodeRestriction",
     enabled_by_default: false,
     rules: &[ResourceRule::for_all_resources(&[Operation::Create, Operation::Update, Operation::Delete])],
     construct: |init| Ok(Box::new(NodeRestriction { authorizers: init.authorizers.clone() })),
 };
-
-const NODE_USER_PREFIX: &str = "system:node:";
-const NODES_GROUP: &str = "system:nodes";
 
 struct NodeRestriction {
     authorizers: Arc<Authorizers>,
@@ -59,12 +54,6 @@ impl Plugin for NodeRestriction {
             _ => Ok(()),
         }
     }
-}
-
-/// The node name of a node user; empty if the user name carries none.
-fn node_name(user: &User) -> Option<&str> {
-    let name = user.name.strip_prefix(NODE_USER_PREFIX)?;
-    user.groups.iter().any(|group| group == NODES_GROUP).then_some(name)
 }
 
 /// A request of a kubelet.

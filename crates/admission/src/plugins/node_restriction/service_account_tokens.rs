@@ -1,8 +1,8 @@
 //! Token requests: a kubelet may request tokens bound to pods on its node, for audiences that the pod uses.
 
 use api::{Value, meta, status::Status};
-use apiserver_core::attributes::AttributesTarget;
-use authz::Authorizers;
+use apiserver_core::attributes::ResourceAttributes;
+use authz::{Authorizers, aggregate_errors};
 
 use super::NodeRequest;
 use crate::{AdmissionAttributes, DenialReason, Operation};
@@ -53,25 +53,20 @@ async fn check_audience(
     if named.map_err(|why| format!("error validating audience {audience:?}: {why}"))? {
         return Ok(());
     }
-    let user = attributes.user();
-    let resource = apiserver_core::attributes::ResourceAttributes {
+    let resource = ResourceAttributes {
         version: "v1",
         resource: audience,
         namespace: attributes.namespace(),
         name: &attributes.target.name,
         ..Default::default()
     };
-    let asked = apiserver_core::attributes::Attributes {
-        user,
-        verb: "request-serviceaccounts-token-audience",
-        target: AttributesTarget::Resource(resource),
-    };
-    if authorizers.is_allowed(&asked).await {
+    let verb = "request-serviceaccounts-token-audience";
+    if attributes.authorize_user(authorizers, verb, resource).await.is_allowed() {
         return Ok(());
     }
     Err(format!(
         "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
-        user.name
+        attributes.user().name
     )
     .into())
 }
@@ -82,7 +77,7 @@ async fn pod_requires_audience(
     pod: &Value,
     audience: &str,
 ) -> Result<bool, DenialReason> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for volume in meta::list_at(pod, &["spec", "volumes"]) {
         let sources = meta::list_at(volume, &["projected", "sources"]).iter();
         let mut tokens = sources.filter_map(|source| meta::value_at(source, &["serviceAccountToken"]));
@@ -90,10 +85,10 @@ async fn pod_requires_audience(
             return Ok(true);
         }
         match csi_driver_name(attributes, pod, volume).await {
-            Err(status) => faults.push(status.message),
+            Err(status) => errors.push(status.message),
             Ok(driver) if driver.is_empty() => {}
             Ok(driver) => match get_required_object(attributes, "storage.k8s.io", "csidrivers", "", &driver).await {
-                Err(status) => faults.push(status.message),
+                Err(status) => errors.push(status.message),
                 Ok(driver) => {
                     let requests = meta::list_at(&driver, &["spec", "tokenRequests"]);
                     if requests.iter().any(|request| meta::string_at(request, &["audience"]) == audience) {
@@ -103,11 +98,7 @@ async fn pod_requires_audience(
             },
         }
     }
-    match faults.as_slice() {
-        [] => Ok(false),
-        [one] => Err(one.as_str().into()),
-        many => Err(format!("[{}]", many.join(", ")).into()),
-    }
+    aggregate_errors(errors).map_or(Ok(false), |error| Err(error.into()))
 }
 
 /// The CSI driver of a volume; empty if there is none.

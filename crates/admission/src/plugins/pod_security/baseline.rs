@@ -124,7 +124,7 @@ pub fn check_host_ports(pod: &EvaluatedPod<'_>) -> Option<Violation> {
 }
 
 pub fn check_probe_hosts(pod: &EvaluatedPod<'_>) -> Option<Violation> {
-    const PLACES: [&[&str]; 5] = [
+    const HANDLER_PATHS: [&[&str]; 5] = [
         &["livenessProbe"],
         &["readinessProbe"],
         &["startupProbe"],
@@ -132,7 +132,7 @@ pub fn check_probe_hosts(pod: &EvaluatedPod<'_>) -> Option<Violation> {
         &["lifecycle", "preStop"],
     ];
     let hosts = |container: &Value| -> BTreeSet<String> {
-        let handlers = PLACES.iter().filter_map(|place| meta::value_at(container, place));
+        let handlers = HANDLER_PATHS.iter().filter_map(|path| meta::value_at(container, path));
         let hosts =
             handlers.flat_map(|handler| ["httpGet", "tcpSocket"].map(|how| meta::string_at(handler, &[how, "host"])));
         hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect()

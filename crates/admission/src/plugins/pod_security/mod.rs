@@ -10,13 +10,13 @@ mod restricted;
 
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
+use authz::aggregate_errors;
 use checks::EvaluatedPod;
 use evaluator::{evaluate_pod, format_violations};
 use policy::{LevelVersion, PodSecurityLevel, PodSecurityPolicy};
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 
-/// The descriptor of the plug-in.
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "PodSecurity",
     enabled_by_default: true,
@@ -68,8 +68,8 @@ impl Plugin for PodSecurity {
         }
         let namespace = attributes.get_object(("", "v1", "namespaces"), "", attributes.namespace()).await?;
         let labels = namespace.as_ref().and_then(|namespace| meta::value_at(namespace, &["metadata", "labels"]));
-        let (policy, faults) = self.defaults.with_namespace_labels(labels.unwrap_or(&Value::Null));
-        if policy.is_fully_privileged() && faults.is_empty() {
+        let (policy, errors) = self.defaults.with_namespace_labels(labels.unwrap_or(&Value::Null));
+        if policy.is_fully_privileged() && errors.is_empty() {
             if attributes.targets_resource("", "pods") {
                 annotate_audit(attributes, "enforce-policy", &policy.enforce.to_string());
             }
@@ -80,10 +80,8 @@ impl Plugin for PodSecurity {
         if is_pod && attributes.old.is_some_and(|old| !changes_images(object, old)) {
             return Ok(());
         }
-        if !faults.is_empty() {
-            let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            let text = if texts.len() == 1 { texts[0].clone() } else { format!("[{}]", texts.join(", ")) };
-            annotate_audit(attributes, "error", &format!("Failed to parse policy: {text}"));
+        if let Some(error) = aggregate_errors(errors.iter().map(ToString::to_string)) {
+            annotate_audit(attributes, "error", &format!("Failed to parse policy: {error}"));
         }
         self.evaluate_policy(attributes, object, policy, &pod, is_pod)
     }
@@ -124,14 +122,14 @@ impl PodSecurity {
             (!found.is_empty())
                 .then(|| format!("violate PodSecurity {:?}: {}", bound.to_string(), format_violations(&found)))
         };
-        let refused = if enforce { beyond(policy.enforce) } else { None };
+        let denial = if enforce { beyond(policy.enforce) } else { None };
         if enforce {
             annotate_audit(attributes, "enforce-policy", &policy.enforce.to_string());
         }
         if let Some(text) = beyond(policy.audit) {
             annotate_audit(attributes, "audit-violations", &format!("would {text}"));
         }
-        if let Some(text) = refused {
+        if let Some(text) = denial {
             // Only the verb form differs between the rejection and the audit annotation.
             let why = text.replacen("violate ", "violates ", 1);
             return Err(attributes.new_forbidden(object, why));

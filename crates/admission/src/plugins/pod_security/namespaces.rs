@@ -18,12 +18,12 @@ impl PodSecurity {
         namespace: &Value,
     ) -> Result<(), Status> {
         let labels = |namespace: &Value| namespace["metadata"]["labels"].clone();
-        let (new, faults) = self.defaults.with_namespace_labels(&labels(namespace));
+        let (new, errors) = self.defaults.with_namespace_labels(&labels(namespace));
         let name = meta::name(namespace);
         let exempt = self.exempt.namespaces.iter().any(|exempt| exempt == name);
         let Some(old) = attributes.old else {
-            if !faults.is_empty() {
-                return Err(Status::invalid_object(attributes.resource(), name, &faults));
+            if !errors.is_empty() {
+                return Err(Status::invalid_object(attributes.resource(), name, &errors));
             }
             if exempt {
                 self.warn_exempt(attributes, name, &new, &labels(namespace));
@@ -31,8 +31,8 @@ impl PodSecurity {
             return Ok(());
         };
         let (before, known) = self.defaults.with_namespace_labels(&labels(old));
-        if !faults.is_empty() && faults != known {
-            return Err(Status::invalid_object(attributes.resource(), name, &faults));
+        if !errors.is_empty() && errors != known {
+            return Err(Status::invalid_object(attributes.resource(), name, &errors));
         }
         let looser = new.enforce.version == before.enforce.version && new.enforce.level <= before.enforce.level;
         if new.enforce == before.enforce || new.enforce.level == PodSecurityLevel::Privileged || looser {
@@ -55,14 +55,14 @@ impl PodSecurity {
                 .iter()
                 .any(|mode| meta::value_at(labels, &[&policy::mode_label(mode)]).is_some())
         };
-        let said: Vec<String> = modes
+        let modes_text: Vec<String> = modes
             .iter()
             .filter(|(mode, bound)| bound.level != PodSecurityLevel::Privileged && labelled(mode))
             .map(|(mode, bound)| format!("{mode}={bound}"))
             .collect();
         attributes.warnings().add_warning(format!(
             "namespace {name:?} is exempt from Pod Security, and the policy ({}) will be ignored",
-            said.join(", ")
+            modes_text.join(", ")
         ));
     }
 
@@ -81,22 +81,22 @@ impl PodSecurity {
                 found.entry(reasons.join(", ")).or_default().insert(meta::name(pod));
             }
         }
-        let notes = attributes.warnings();
+        let collector = attributes.warnings();
         if pods.len() > MAX_EVALUATED_PODS {
-            notes.add_warning(format!(
+            collector.add_warning(format!(
                 "new PodSecurity enforce level only checked against the first {MAX_EVALUATED_PODS} of {} existing pods",
                 pods.len()
             ));
         }
         if !found.is_empty() {
             let bound = bound.to_string();
-            notes.add_warning(format!(
+            collector.add_warning(format!(
                 "existing pods in namespace {name:?} violate the new PodSecurity enforce level {bound:?}"
             ));
         }
-        let mut told: Vec<String> = found.iter().map(|(reason, pods)| format_pod_warning(reason, pods)).collect();
-        told.sort();
-        told.into_iter().for_each(|text| notes.add_warning(text));
+        let mut warnings: Vec<String> = found.iter().map(|(reason, pods)| format_pod_warning(reason, pods)).collect();
+        warnings.sort();
+        warnings.into_iter().for_each(|text| collector.add_warning(text));
         Ok(())
     }
 

@@ -122,21 +122,21 @@ impl PodSecurityPolicy {
     /// Applies a namespace's labels to the defaults; returns the policy and the label errors. An invalid level is
     /// `restricted` for `enforce`, and `privileged` for `audit` and `warn`.
     pub fn with_namespace_labels(mut self, labels: &Value) -> (Self, Vec<FieldError>) {
-        let mut faults = Vec::new();
-        let enforced = read_level(labels, "enforce", &mut faults);
+        let mut errors = Vec::new();
+        let enforced = read_level(labels, "enforce", &mut errors);
         if let Some(level) = enforced {
             self.enforce.level = level.unwrap_or(PodSecurityLevel::Restricted);
         }
-        read_version(labels, "enforce", &mut self.enforce, &mut faults);
-        if let Some(level) = read_level(labels, "audit", &mut faults) {
+        read_version(labels, "enforce", &mut self.enforce, &mut errors);
+        if let Some(level) = read_level(labels, "audit", &mut errors) {
             self.audit.level = level.unwrap_or(PodSecurityLevel::Privileged);
         }
-        read_version(labels, "audit", &mut self.audit, &mut faults);
-        let warned = read_level(labels, "warn", &mut faults);
+        read_version(labels, "audit", &mut self.audit, &mut errors);
+        let warned = read_level(labels, "warn", &mut errors);
         if let Some(level) = warned {
             self.warn.level = level.unwrap_or(PodSecurityLevel::Privileged);
         }
-        let versioned = read_version(labels, "warn", &mut self.warn, &mut faults);
+        let versioned = read_version(labels, "warn", &mut self.warn, &mut errors);
         // Without a `warn` label, clients are warned at the enforced level.
         let stricter = self.enforce.level.cmp(&self.warn.level) == Ordering::Greater;
         if warned.is_none() && matches!(enforced, Some(Some(_))) && stricter {
@@ -145,7 +145,7 @@ impl PodSecurityPolicy {
                 self.warn.version = self.enforce.version;
             }
         }
-        (self, faults)
+        (self, errors)
     }
 }
 
@@ -161,17 +161,17 @@ pub fn mode_label(mode: &str) -> String {
 }
 
 /// Reads a level label: `None` if it is absent, `Some(None)` if it is invalid.
-fn read_level(labels: &Value, mode: &str, faults: &mut Vec<FieldError>) -> Option<Option<PodSecurityLevel>> {
+fn read_level(labels: &Value, mode: &str, errors: &mut Vec<FieldError>) -> Option<Option<PodSecurityLevel>> {
     let text = meta::value_at(labels, &[&mode_label(mode)])?.as_str().unwrap_or_default();
-    Some(PodSecurityLevel::parse(text).map_err(|why| faults.push(invalid_label(mode, text, why))).ok())
+    Some(PodSecurityLevel::parse(text).map_err(|why| errors.push(invalid_label(mode, text, why))).ok())
 }
 
 /// Reads a version label; returns whether it is present.
-fn read_version(labels: &Value, mode: &str, bound: &mut LevelVersion, faults: &mut Vec<FieldError>) -> bool {
+fn read_version(labels: &Value, mode: &str, bound: &mut LevelVersion, errors: &mut Vec<FieldError>) -> bool {
     let mode = format!("{mode}-version");
     let Some(text) = meta::value_at(labels, &[&mode_label(&mode)]).and_then(Value::as_str) else { return false };
     bound.version = StandardsVersion::parse(text).unwrap_or_else(|why| {
-        faults.push(invalid_label(&mode, text, why));
+        errors.push(invalid_label(&mode, text, why));
         StandardsVersion::Latest
     });
     true

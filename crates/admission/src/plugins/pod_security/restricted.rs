@@ -80,15 +80,16 @@ pub fn check_restricted_volumes(pod: &EvaluatedPod<'_>) -> Option<Violation> {
 
 pub fn check_run_as_non_root(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let reason = "runAsNonRoot != true";
-    let said = |value: Option<&Value>| value.and_then(Value::as_bool);
-    let whole = said(pod.security_context("runAsNonRoot"));
-    let names =
-        pod.matching_containers(|container| said(container_security_context(container, "runAsNonRoot")) == Some(false));
+    let bool_value = |value: Option<&Value>| value.and_then(Value::as_bool);
+    let whole = bool_value(pod.security_context("runAsNonRoot"));
+    let names = pod.matching_containers(|container| {
+        bool_value(container_security_context(container, "runAsNonRoot")) == Some(false)
+    });
     if let Some(by) = format_setters(whole == Some(false), &names) {
         return Some(Violation { reason, detail: format!("{by} must not set securityContext.runAsNonRoot=false") });
     }
-    let silent =
-        pod.matching_containers(|container| said(container_security_context(container, "runAsNonRoot")).is_none());
+    let silent = pod
+        .matching_containers(|container| bool_value(container_security_context(container, "runAsNonRoot")).is_none());
     (whole != Some(true) && !silent.is_empty()).then(|| Violation {
         reason,
         detail: format!("pod or {} must set securityContext.runAsNonRoot=true", format_containers(&silent)),
