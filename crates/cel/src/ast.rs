@@ -10,7 +10,7 @@ pub(crate) type ExprId = u32;
 pub(crate) const NO_OFFSET: u32 = u32::MAX;
 
 /// Name of a comprehension's accumulator variable; the grammar has no way to write it.
-pub(crate) const ACCUMULATOR_NAME: &str = "@result";
+pub(crate) const ACCUMULATOR: &str = "@result";
 
 /// The AST of an expression, with macros expanded.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ pub(crate) enum Expr {
         name: Box<str>,
         fields: Vec<StructField>,
     },
-    Fold(Box<ComprehensionExpr>),
+    Fold(Box<Comprehension>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +81,7 @@ pub(crate) struct StructField {
 
 /// A comprehension over a list or map: `step` computes a new `accu` for each element while `condition` holds.
 #[derive(Clone, Debug)]
-pub(crate) struct ComprehensionExpr {
+pub(crate) struct Comprehension {
     pub(crate) range: ExprId,
     pub(crate) iter: Box<str>,
     /// Second iteration variable: if present, `iter` is the index or key, and this is the element or value.
@@ -93,7 +93,7 @@ pub(crate) struct ComprehensionExpr {
     pub(crate) result: ExprId,
 }
 
-impl ComprehensionExpr {
+impl Comprehension {
     /// Whether this is a `cel.bind` instead of a loop: the range is empty and the condition is constant `false`.
     pub(crate) fn is_binding(&self, ast: &Ast) -> bool {
         matches!(ast.expr(self.range), Expr::List(items) if items.is_empty())

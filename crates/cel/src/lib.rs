@@ -37,7 +37,7 @@ mod types;
 mod value;
 
 pub use checker::CheckedExpr;
-pub use cost::{CostEstimate, SizeEstimator, UnboundedSizes};
+pub use cost::{Estimate, SizeEstimator, UnboundedSizes};
 pub use environment::{Environment, TypeResolver};
 pub use error::EvalError;
 pub use escape::{escape_identifier, unescape_identifier};

@@ -1,6 +1,6 @@
 //! Maximum sizes of values, by the schema's bounds and the request size limit. Rule cost estimation is based on them.
 
-use cel::{CostEstimate, SizeEstimator, unescape_identifier};
+use cel::{Estimate, SizeEstimator, unescape_identifier};
 
 use crate::structural_schema::{AdditionalProperties, JsonType, Structural};
 
@@ -13,13 +13,13 @@ const DATE_SIZE: i64 = 12;
 pub struct SchemaSizeEstimator<'a>(pub &'a Structural);
 
 impl SizeEstimator for SchemaSizeEstimator<'_> {
-    fn estimate_size(&self, path: &[&str]) -> Option<CostEstimate> {
+    fn estimate_size(&self, path: &[&str]) -> Option<Estimate> {
         // The first step is the variable, which is the node itself.
         let mut at = SizedValue::Node(self.0);
         for step in path.get(1..)? {
             at = at.descend(step)?;
         }
-        Some(CostEstimate { min: 0, max: u64::try_from(at.max_size()).unwrap_or(0) })
+        Some(Estimate { min: 0, max: u64::try_from(at.max_size()).unwrap_or(0) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Checker, ReferenceInfo};
+use super::{Checker, Reference};
 use crate::{
     ast::{Expr, ExprId, Literal},
     library::{self, FunctionDecl},
@@ -42,7 +42,7 @@ impl<'a> Checker<'a> {
         let ty = self.check_field_selection(id, operand, field, true);
         if let Some(function) = library::find_function("_?._") {
             self.references[id as usize] =
-                ReferenceInfo::Function { function, overloads: [function.overloads[0].id].into(), spelled: false };
+                Reference::Function { function, overloads: [function.overloads[0].id].into(), spelled: false };
         }
         self.mapping.substitute_type(&ty, false)
     }
@@ -81,9 +81,9 @@ impl<'a> Checker<'a> {
             });
         }
         let Some(result) = result else {
-            return self.report_no_such_overload(id, function.name, target.is_some(), &found);
+            return self.report_no_overload(id, function.name, target.is_some(), &found);
         };
-        self.references[id as usize] = ReferenceInfo::Function { function, overloads: overloads.into(), spelled };
+        self.references[id as usize] = Reference::Function { function, overloads: overloads.into(), spelled };
         result
     }
 
@@ -97,11 +97,11 @@ impl<'a> Checker<'a> {
             }
         }
         let overloads = [function.overloads[0].id].into();
-        self.references[id as usize] = ReferenceInfo::Function { function, overloads, spelled: false };
+        self.references[id as usize] = Reference::Function { function, overloads, spelled: false };
         if fits { Type::Bool } else { Type::Error }
     }
 
-    fn report_no_such_overload(&mut self, id: ExprId, name: &str, member: bool, found: &[Type]) -> Type {
+    fn report_no_overload(&mut self, id: ExprId, name: &str, member: bool, found: &[Type]) -> Type {
         let found: Vec<_> = found.iter().map(|ty| self.mapping.substitute_type(ty, true).to_string()).collect();
         let (receiver, args) = found.split_at(usize::from(member));
         let receiver: String = receiver.iter().map(|ty| format!("{ty}.")).collect();

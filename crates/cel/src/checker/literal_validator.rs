@@ -1,7 +1,7 @@
 //! Validators that run after type checking: invalid duration, timestamp, regex and format literals, and lists and maps
 //! with mixed element types.
 
-use super::ReferenceInfo;
+use super::Reference;
 use crate::{
     ast::{Ast, Expr, ExprId, Literal},
     issue::Issues,
@@ -10,7 +10,7 @@ use crate::{
     value::{Timestamp, time},
 };
 
-pub(super) fn validate_literals(ast: &Ast, types: &[Type], references: &[ReferenceInfo], issues: &mut Issues) {
+pub(super) fn validate_literals(ast: &Ast, types: &[Type], references: &[Reference], issues: &mut Issues) {
     let mut walk = LiteralValidator { ast, types, references, issues };
     walk.visit_expr(ast.root, false);
 }
@@ -18,7 +18,7 @@ pub(super) fn validate_literals(ast: &Ast, types: &[Type], references: &[Referen
 struct LiteralValidator<'a> {
     ast: &'a Ast,
     types: &'a [Type],
-    references: &'a [ReferenceInfo],
+    references: &'a [Reference],
     issues: &'a mut Issues,
 }
 
@@ -28,7 +28,7 @@ impl LiteralValidator<'_> {
         match self.ast.expr(id).clone() {
             Expr::Missing | Expr::Literal(_) | Expr::Ident(_) => {}
             Expr::Select { operand, .. } => {
-                if matches!(self.references[id as usize], ReferenceInfo::None) {
+                if matches!(self.references[id as usize], Reference::None) {
                     self.visit_expr(operand, formatted);
                 }
             }
@@ -118,11 +118,11 @@ impl LiteralValidator<'_> {
         let scanned = library::scan_format(format, |at, clause| {
             used += 1;
             let Some(item) = items.get(at) else { return Err(FormatError::String(format!("index {at} out of range"))) };
-            match self.find_unsupported_argument(*item, clause) {
+            match self.find_unsupported(*item, clause) {
                 None => Ok(String::new()),
                 Some(bad) => {
                     argument = bad;
-                    Err(FormatError::Argument(clause.unsupported_type_message(self.types[bad as usize].type_name())))
+                    Err(FormatError::Argument(clause.unsupported_message(self.types[bad as usize].type_name())))
                 }
             }
         });
@@ -137,7 +137,7 @@ impl LiteralValidator<'_> {
     }
 
     /// Returns the part of an argument whose type a format clause cannot print.
-    fn find_unsupported_argument(&self, id: ExprId, clause: FormatClause) -> Option<ExprId> {
+    fn find_unsupported(&self, id: ExprId, clause: FormatClause) -> Option<ExprId> {
         let ty = &self.types[id as usize];
         if matches!(ty, Type::Dyn) {
             return None;
@@ -149,10 +149,9 @@ impl LiteralValidator<'_> {
             return None;
         }
         match self.ast.expr(id) {
-            Expr::List(items) => items.iter().find_map(|item| self.find_unsupported_argument(item.value, clause)),
+            Expr::List(items) => items.iter().find_map(|item| self.find_unsupported(item.value, clause)),
             Expr::Map(entries) => entries.iter().find_map(|entry| {
-                self.find_unsupported_argument(entry.key, clause)
-                    .or_else(|| self.find_unsupported_argument(entry.value, clause))
+                self.find_unsupported(entry.key, clause).or_else(|| self.find_unsupported(entry.value, clause))
             }),
             _ => None,
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use self::unify::{TypeMapping, most_general};
 use crate::{
-    ast::{Ast, ComprehensionExpr, Expr, ExprId, Literal},
+    ast::{Ast, Comprehension, Expr, ExprId, Literal},
     environment::Environment,
     issue::Issues,
     library::{self, FunctionDecl},
@@ -22,12 +22,12 @@ use crate::{
 pub struct CheckedExpr {
     pub(crate) ast: Ast,
     pub(crate) types: Vec<Type>,
-    pub(crate) references: Vec<ReferenceInfo>,
+    pub(crate) references: Vec<Reference>,
 }
 
 /// The declaration that a node resolves to.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum ReferenceInfo {
+pub(crate) enum Reference {
     #[default]
     None,
     /// A declared variable, by its number in the environment.
@@ -67,9 +67,7 @@ impl CheckedExpr {
 
     /// Whether the expression uses a variable, given by its number in the environment.
     pub fn uses_variable(&self, variable: usize) -> bool {
-        self.references
-            .iter()
-            .any(|reference| matches!(reference, ReferenceInfo::Variable(number) if *number == variable))
+        self.references.iter().any(|reference| matches!(reference, Reference::Variable(number) if *number == variable))
     }
 }
 
@@ -83,7 +81,7 @@ impl Environment {
             ast: &ast,
             issues: Issues::new(source),
             types: vec![Type::Error; len],
-            references: vec![ReferenceInfo::None; len],
+            references: vec![Reference::None; len],
             mapping: TypeMapping::default(),
             scopes: Vec::new(),
         };
@@ -102,7 +100,7 @@ struct Checker<'a> {
     ast: &'a Ast,
     issues: Issues,
     types: Vec<Type>,
-    references: Vec<ReferenceInfo>,
+    references: Vec<Reference>,
     mapping: TypeMapping,
     /// Comprehension variables in scope, innermost last.
     scopes: Vec<(&'a str, Type)>,
@@ -164,12 +162,11 @@ impl<'a> Checker<'a> {
         }
         let name = plain.unwrap_or(name);
         if let Some((number, ty)) = self.environment.find_variable(name) {
-            self.references[id as usize] = ReferenceInfo::Variable(*number);
+            self.references[id as usize] = Reference::Variable(*number);
             return Some(ty.clone());
         }
-        let named =
-            library::find_type_identifier(name).or_else(|| self.environment.find_type(name).map(Type::Object))?;
-        self.references[id as usize] = ReferenceInfo::Type(named.clone());
+        let named = library::find_type_ident(name).or_else(|| self.environment.find_type(name).map(Type::Object))?;
+        self.references[id as usize] = Reference::Type(named.clone());
         Some(match named {
             Type::Type(None) => Type::Type(Some(Arc::new(Type::Type(None)))),
             named => Type::Type(Some(Arc::new(named))),
@@ -299,7 +296,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check_comprehension(&mut self, fold: &'a ComprehensionExpr) -> Type {
+    fn check_comprehension(&mut self, fold: &'a Comprehension) -> Type {
         self.check_expr(fold.range);
         self.check_expr(fold.init);
         let range = self.mapping.substitute_type(self.expr_type(fold.range), false);

@@ -21,7 +21,7 @@ impl TypeMapping {
     /// Whether each type is assignable to its counterpart. Substitutions are kept only if all are.
     pub(super) fn is_assignable_list(&mut self, pairs: &[(&Type, &Type)]) -> bool {
         self.trail.clear();
-        let fits = pairs.iter().all(|(a, b)| self.is_internally_assignable(a, b));
+        let fits = pairs.iter().all(|(a, b)| self.is_assignable_to(a, b));
         if !fits {
             while let Some((param, old)) = self.trail.pop() {
                 self.known[param as usize] = old;
@@ -39,7 +39,7 @@ impl TypeMapping {
         self.trail.push((param, old));
     }
 
-    fn is_internally_assignable(&mut self, a: &Type, b: &Type) -> bool {
+    fn is_assignable_to(&mut self, a: &Type, b: &Type) -> bool {
         if let Type::Param(param) = b {
             match self.is_valid_substitution(a, *param) {
                 (true, _) => return true,
@@ -55,12 +55,8 @@ impl TypeMapping {
         }
         match (a, b) {
             (Type::Null, other) | (other, Type::Null) => is_nullable(other),
-            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => {
-                self.is_internally_assignable(a, b)
-            }
-            (Type::Map(a), Type::Map(b)) => {
-                self.is_internally_assignable(&a.0, &b.0) && self.is_internally_assignable(&a.1, &b.1)
-            }
+            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.is_assignable_to(a, b),
+            (Type::Map(a), Type::Map(b)) => self.is_assignable_to(&a.0, &b.0) && self.is_assignable_to(&a.1, &b.1),
             (Type::Type(_), Type::Type(_)) => true,
             _ => a == b,
         }
@@ -81,7 +77,7 @@ impl TypeMapping {
         if *ty == known {
             return (true, true);
         }
-        if !self.is_internally_assignable(ty, &known) {
+        if !self.is_assignable_to(ty, &known) {
             return (false, true);
         }
         let general = most_general(ty, &known).clone();

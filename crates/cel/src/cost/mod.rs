@@ -8,7 +8,7 @@ pub use self::estimator::{SizeEstimator, UnboundedSizes};
 
 /// An inclusive range of costs or sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CostEstimate {
+pub struct Estimate {
     /// The minimum.
     pub min: u64,
     /// The maximum.
@@ -16,14 +16,14 @@ pub struct CostEstimate {
 }
 
 /// Cost of traversing one character of a string.
-pub(crate) const STRING_TRAVERSAL_FACTOR: f64 = 0.1;
+pub(crate) const STRING_FACTOR: f64 = 0.1;
 /// Cost of one character of a regular expression.
-pub(crate) const REGEX_LENGTH_FACTOR: f64 = 0.25;
-pub(crate) const LIST_CREATION_COST: u64 = 10;
-pub(crate) const MAP_CREATION_COST: u64 = 30;
-pub(crate) const STRUCT_CREATION_COST: u64 = 40;
+pub(crate) const REGEX_FACTOR: f64 = 0.25;
+pub(crate) const LIST_COST: u64 = 10;
+pub(crate) const MAP_COST: u64 = 30;
+pub(crate) const STRUCT_COST: u64 = 40;
 /// Cost of an authorization check: the per-expression limit allows two.
-pub(crate) const AUTHORIZATION_CHECK_COST: u64 = 350_000;
+pub(crate) const CHECK_COST: u64 = 350_000;
 
 /// Whether an overload compares its arguments element by element, until they differ or one of them ends.
 fn compares_elements(overload: &str) -> bool {
@@ -32,7 +32,7 @@ fn compares_elements(overload: &str) -> bool {
     matches!(overload, "equals" | "not_equals") || ordered()
 }
 
-impl CostEstimate {
+impl Estimate {
     pub(crate) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
     pub(crate) const ZERO: Self = Self::fixed(0);
     pub(crate) const ONE: Self = Self::fixed(1);
@@ -50,7 +50,7 @@ impl CostEstimate {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    pub(crate) fn multiply_by_factor(self, factor: f64) -> Self {
+    pub(crate) fn scale_by(self, factor: f64) -> Self {
         Self { min: scale_cost(self.min, factor), max: scale_cost(self.max, factor) }
     }
 
@@ -66,14 +66,13 @@ pub(crate) fn scale_cost(amount: u64, factor: f64) -> u64 {
 }
 
 /// Cost of parsing a field or label selector of a length: its traversal, and one requirement per two characters.
-pub(crate) fn selector_parse_cost(length: CostEstimate) -> CostEstimate {
-    let requirements =
-        length.multiply_by_factor(0.5).multiply_by_factor((LIST_CREATION_COST + STRUCT_CREATION_COST) as f64);
-    CostEstimate::fixed(LIST_CREATION_COST).add(length.multiply_by_factor(STRING_TRAVERSAL_FACTOR)).add(requirements)
+pub(crate) fn selector_parse_cost(length: Estimate) -> Estimate {
+    let requirements = length.scale_by(0.5).scale_by((LIST_COST + STRUCT_COST) as f64);
+    Estimate::fixed(LIST_COST).add(length.scale_by(STRING_FACTOR)).add(requirements)
 }
 
 /// Accessors and predicates of Kubernetes' libraries with a fixed cost of one.
-const UNIT_COST_FUNCTIONS: &[&str] = &[
+const UNIT_COST: &[&str] = &[
     "serviceAccount",
     "path",
     "group",
@@ -115,5 +114,5 @@ const UNIT_COST_FUNCTIONS: &[&str] = &[
 ];
 
 fn has_unit_cost(function: &str) -> bool {
-    UNIT_COST_FUNCTIONS.contains(&function)
+    UNIT_COST.contains(&function)
 }

@@ -2,8 +2,8 @@
 //! planned.
 
 use super::{
-    AUTHORIZATION_CHECK_COST, CostEstimate, LIST_CREATION_COST, REGEX_LENGTH_FACTOR, STRING_TRAVERSAL_FACTOR,
-    compares_elements, has_unit_cost, scale_cost, selector_parse_cost,
+    CHECK_COST, Estimate, LIST_COST, REGEX_FACTOR, STRING_FACTOR, compares_elements, has_unit_cost, scale_cost,
+    selector_parse_cost,
 };
 use crate::value::{MapValue, NativeValue, Value};
 
@@ -80,7 +80,7 @@ fn list_cost_rule(overload: &str) -> Option<CostRule> {
 
 fn kubernetes_cost_rule(function: &str, overload: &str) -> Option<CostRule> {
     Some(match function {
-        "check" => CostRule::Fixed(AUTHORIZATION_CHECK_COST),
+        "check" => CostRule::Fixed(CHECK_COST),
         _ if has_unit_cost(function) => CostRule::Fixed(1),
         "fieldSelector" | "labelSelector" => CostRule::Selector,
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => CostRule::Traversal,
@@ -113,18 +113,18 @@ impl CostRule {
     /// Returns the cost known before the call, from its arguments.
     pub(crate) fn argument_cost(self, args: &[Value<'_>]) -> u64 {
         let size = |at: usize| args.get(at).map_or(1, Value::cost_size);
-        let gone_over = |amount: u64| scale_cost(amount, STRING_TRAVERSAL_FACTOR);
+        let gone_over = |amount: u64| scale_cost(amount, STRING_FACTOR);
         match self {
             Self::Fixed(cost) => cost,
             Self::First => gone_over(size(0)),
-            Self::FirstTwice => scale_cost(size(0), 2.0 * STRING_TRAVERSAL_FACTOR),
+            Self::FirstTwice => scale_cost(size(0), 2.0 * STRING_FACTOR),
             Self::Smaller => gone_over(size(0).min(size(1))),
             Self::Both => gone_over(size(0).saturating_add(size(1))),
             Self::Elements => size(1),
             Self::Contains => gone_over(size(0)).saturating_mul(gone_over(size(1))),
-            Self::Pattern => gone_over(size(0) + 1).saturating_mul(scale_cost(size(1), REGEX_LENGTH_FACTOR)),
+            Self::Pattern => gone_over(size(0) + 1).saturating_mul(scale_cost(size(1), REGEX_FACTOR)),
             Self::Traversal => args.first().map_or(0, traversal_cost),
-            Self::Selector => selector_parse_cost(CostEstimate::fixed(size(1))).max,
+            Self::Selector => selector_parse_cost(Estimate::fixed(size(1))).max,
             Self::ContainsIp { text } => gone_over(2 * size(0)) + if text { gone_over(size(1)) } else { 0 },
             Self::ContainsCidr { text } => {
                 gone_over(2 * size(0)) + gone_over(size(0)) + 1 + if text { gone_over(size(1)) } else { 0 }
@@ -137,20 +137,20 @@ impl CostRule {
                     },
                     _ => return 1,
                 };
-                gone_over(size(1) + 1).saturating_mul(scale_cost(pattern, REGEX_LENGTH_FACTOR))
+                gone_over(size(1) + 1).saturating_mul(scale_cost(pattern, REGEX_FACTOR))
             }
             Self::Flatten => {
                 let depth = match args.get(1) {
                     Some(Value::Int(depth)) => *depth as f64,
                     _ => 1.0,
                 };
-                (size(0) as f64 * depth) as u64 + 1 + LIST_CREATION_COST
+                (size(0) as f64 * depth) as u64 + 1 + LIST_COST
             }
             Self::SelfCompared(at) => self_comparison_cost(args.get(at)),
             Self::Sets(factor) => 1 + size(0).saturating_mul(size(1)).saturating_mul(factor),
             Self::Counted => match args.first() {
-                Some(Value::Int(count)) => (*count).max(0) as u64 + 1 + LIST_CREATION_COST,
-                _ => 2 + LIST_CREATION_COST,
+                Some(Value::Int(count)) => (*count).max(0) as u64 + 1 + LIST_COST,
+                _ => 2 + LIST_COST,
             },
             Self::Joined | Self::Made => 0,
         }
@@ -160,26 +160,26 @@ impl CostRule {
     pub(crate) fn result_cost(self, result: Option<&Value<'_>>) -> u64 {
         let size = result.map_or(1, Value::cost_size);
         match self {
-            Self::Joined => scale_cost(size, 2.0 * STRING_TRAVERSAL_FACTOR),
-            Self::Made => size + 1 + LIST_CREATION_COST,
+            Self::Joined => scale_cost(size, 2.0 * STRING_FACTOR),
+            Self::Made => size + 1 + LIST_COST,
             _ => 0,
         }
     }
 }
 
 fn self_comparison_cost(list: Option<&Value<'_>>) -> u64 {
-    let Some(Value::List(list)) = list else { return 1 + LIST_CREATION_COST };
+    let Some(Value::List(list)) = list else { return 1 + LIST_COST };
     let texts = matches!(list.iter().next(), Some(Value::String(_) | Value::Bytes(_)));
-    let factor = if texts { 2.0 + STRING_TRAVERSAL_FACTOR } else { 2.0 };
+    let factor = if texts { 2.0 + STRING_FACTOR } else { 2.0 };
     let size = list.len() as u64;
-    (size.saturating_mul(size) as f64 * factor) as u64 + 1 + LIST_CREATION_COST
+    (size.saturating_mul(size) as f64 * factor) as u64 + 1 + LIST_COST
 }
 
 /// Returns the cost of traversing a value and everything in it.
 fn traversal_cost(value: &Value<'_>) -> u64 {
     match value {
-        Value::String(text) => (text.len() as f64 * STRING_TRAVERSAL_FACTOR) as u64,
-        Value::Bytes(bytes) => (bytes.len() as f64 * STRING_TRAVERSAL_FACTOR) as u64,
+        Value::String(text) => (text.len() as f64 * STRING_FACTOR) as u64,
+        Value::Bytes(bytes) => (bytes.len() as f64 * STRING_FACTOR) as u64,
         Value::List(list) => list.iter().map(|item| traversal_cost(&item)).sum(),
         Value::Map(map) => entries_traversal_cost(map),
         _ => 1,

@@ -18,7 +18,7 @@ pub(super) const BODIES: FunctionBodies = &[
     ("uint", convert_to_uint),
 ];
 
-fn single_argument<'v, 'a>(args: &'v mut [Value<'a>]) -> Result<&'v mut Value<'a>, EvalError> {
+fn single_arg<'v, 'a>(args: &'v mut [Value<'a>]) -> Result<&'v mut Value<'a>, EvalError> {
     args.first_mut().ok_or_else(EvalError::no_such_overload)
 }
 
@@ -27,11 +27,11 @@ fn overflow_error() -> EvalError {
 }
 
 fn type_of<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    Ok(Value::Type(single_argument(args)?.type_of()))
+    Ok(Value::Type(single_arg(args)?.type_of()))
 }
 
 fn convert_to_bool<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    match single_argument(args)? {
+    match single_arg(args)? {
         Value::Bool(value) => Ok(Value::Bool(*value)),
         Value::String(text) => match &**text {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
@@ -43,7 +43,7 @@ fn convert_to_bool<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn convert_to_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    match single_argument(args)? {
+    match single_arg(args)? {
         Value::Bytes(bytes) => Ok(Value::Bytes(bytes.clone())),
         Value::String(text) => Ok(Value::Bytes(text.as_bytes().into())),
         _ => Err(EvalError::no_such_overload()),
@@ -51,7 +51,7 @@ fn convert_to_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> 
 }
 
 fn convert_to_double<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    Ok(Value::Double(match single_argument(args)? {
+    Ok(Value::Double(match single_arg(args)? {
         Value::Double(value) => *value,
         Value::Int(value) => *value as f64,
         Value::Uint(value) => *value as f64,
@@ -77,7 +77,7 @@ pub(super) fn parse_double(text: &str) -> Option<f64> {
 }
 
 fn convert_to_int<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    Ok(Value::Int(match single_argument(args)? {
+    Ok(Value::Int(match single_arg(args)? {
         Value::Int(value) => *value,
         Value::Uint(value) => i64::try_from(*value).map_err(|_| overflow_error())?,
         Value::Double(value) => {
@@ -102,7 +102,7 @@ fn parse_integer<N: std::str::FromStr>(text: &str) -> Option<N> {
 
 fn convert_to_uint<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
     let overflow = || EvalError::new("unsigned integer overflow");
-    Ok(Value::Uint(match single_argument(args)? {
+    Ok(Value::Uint(match single_arg(args)? {
         Value::Uint(value) => *value,
         Value::Int(value) => u64::try_from(*value).map_err(|_| overflow())?,
         Value::Double(value) => {
@@ -121,7 +121,7 @@ fn convert_to_uint<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn convert_to_string<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let text = match single_argument(args)? {
+    let text = match single_arg(args)? {
         Value::String(text) => return Ok(Value::String(text.clone())),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
@@ -138,7 +138,7 @@ fn convert_to_string<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError>
 }
 
 fn convert_to_timestamp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    match single_argument(args)? {
+    match single_arg(args)? {
         Value::Timestamp(timestamp) => Ok(Value::Timestamp(*timestamp)),
         Value::Int(seconds) => checked_timestamp(Timestamp { seconds: *seconds, nanos: 0 }),
         Value::String(text) => match time::parse_timestamp(text) {
@@ -157,7 +157,7 @@ fn checked_timestamp<'a>(timestamp: Timestamp) -> Result<Value<'a>, EvalError> {
 }
 
 fn convert_to_duration<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    match single_argument(args)? {
+    match single_arg(args)? {
         Value::Duration(duration) => Ok(Value::Duration(*duration)),
         Value::Int(nanos) => Ok(Value::Duration(Duration(*nanos))),
         Value::String(text) => match time::parse_duration(text) {

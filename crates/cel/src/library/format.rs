@@ -47,7 +47,7 @@ impl FormatClause {
     }
 
     /// Returns the error message for an argument of an unsupported type.
-    pub(crate) fn unsupported_type_message(self, ty: &str) -> String {
+    pub(crate) fn unsupported_message(self, ty: &str) -> String {
         let only = match self {
             Self::String => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
@@ -63,7 +63,7 @@ impl FormatClause {
     }
 
     fn format_argument(self, value: &Value<'_>) -> Result<String, FormatError> {
-        let unsupported = || FormatError::Argument(self.unsupported_type_message(value.type_of().type_name()));
+        let unsupported = || FormatError::Argument(self.unsupported_message(value.type_of().type_name()));
         match (self, value) {
             (Self::String, _) => format_string_value(value).ok_or_else(unsupported),
             (Self::Decimal, Value::Int(number)) => Ok(number.to_string()),

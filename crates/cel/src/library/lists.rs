@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{FunctionBodies, MAX_LIST_ITEMS, int_argument, operators};
+use super::{FunctionBodies, MAX_LIST_ITEMS, int_arg, operators};
 use crate::{
     error::EvalError,
     value::{Duration, ListValue, Value, compare_values, equality},
@@ -16,28 +16,28 @@ pub(super) const BODIES: FunctionBodies = &[
     ("distinct", list_distinct),
     ("flatten", list_flatten),
     ("reverse", |args| {
-        let list = list_argument(&args[0])?;
+        let list = list_arg(&args[0])?;
         build_list(list.len(), |at| list.get(list.len() - 1 - at))
     }),
     ("slice", list_slice),
     ("sort", |args| sort_by_keys(&args[0], &args[0])),
     ("@sortByAssociatedKeys", |args| sort_by_keys(&args[0], &args[1])),
     ("lists.range", |args| {
-        let count = usize::try_from(int_argument(&args[0])?).unwrap_or(0);
+        let count = usize::try_from(int_arg(&args[0])?).unwrap_or(0);
         build_list(count, |at| Ok(Value::Int(at as i64)))
     }),
-    ("sets.contains", |args| Ok(Value::Bool(contains_all(list_argument(&args[0])?, list_argument(&args[1])?)))),
+    ("sets.contains", |args| Ok(Value::Bool(contains_all(list_arg(&args[0])?, list_arg(&args[1])?)))),
     ("sets.equivalent", |args| {
-        let (a, b) = (list_argument(&args[0])?, list_argument(&args[1])?);
+        let (a, b) = (list_arg(&args[0])?, list_arg(&args[1])?);
         Ok(Value::Bool(contains_all(a, b) && contains_all(b, a)))
     }),
     ("sets.intersects", |args| {
-        let (a, b) = (list_argument(&args[0])?, list_argument(&args[1])?);
+        let (a, b) = (list_arg(&args[0])?, list_arg(&args[1])?);
         Ok(Value::Bool(a.iter().any(|item| equality::list_contains(b, &item))))
     }),
 ];
 
-fn list_argument<'v, 'a>(value: &'v Value<'a>) -> Result<&'v ListValue<'a>, EvalError> {
+fn list_arg<'v, 'a>(value: &'v Value<'a>) -> Result<&'v ListValue<'a>, EvalError> {
     match value {
         Value::List(list) => Ok(list),
         _ => Err(EvalError::no_such_overload()),
@@ -63,7 +63,7 @@ pub(super) fn find_position<'a>(list: &ListValue<'a>, item: &Value<'a>, last: bo
 }
 
 fn list_is_sorted<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let list = list_argument(&args[0])?;
+    let list = list_arg(&args[0])?;
     let mut before: Option<Value<'a>> = None;
     for item in list.iter() {
         check_comparable(&item)?;
@@ -84,7 +84,7 @@ fn check_comparable(value: &Value<'_>) -> Result<(), EvalError> {
 }
 
 fn list_sum<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let list = list_argument(&args[0])?;
+    let list = list_arg(&args[0])?;
     let mut total = match list.iter().next() {
         None | Some(Value::Int(_)) => Value::Int(0),
         Some(Value::Uint(_)) => Value::Uint(0),
@@ -101,7 +101,7 @@ fn list_sum<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 /// Returns the minimum or maximum element; `worse` is the ordering of a worse element relative to a better one.
 fn list_extremum<'a>(args: &mut [Value<'a>], name: &str, worse: Ordering) -> Result<Value<'a>, EvalError> {
     let mut best: Option<Value<'a>> = None;
-    for item in list_argument(&args[0])?.iter() {
+    for item in list_arg(&args[0])?.iter() {
         check_comparable(&item)?;
         if best.as_ref().is_none_or(|best| compare_values(best, &item) == Some(worse)) {
             best = Some(item);
@@ -111,7 +111,7 @@ fn list_extremum<'a>(args: &mut [Value<'a>], name: &str, worse: Ordering) -> Res
 }
 
 fn list_distinct<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let list = list_argument(&args[0])?;
+    let list = list_arg(&args[0])?;
     // Each element is compared with all before it, which is quadratic; the length is checked first.
     if list.len() > 10_000 {
         return Err(EvalError::CostLimit);
@@ -126,12 +126,12 @@ fn list_distinct<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn list_flatten<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let depth = args.get(1).map_or(Ok(1), int_argument)?;
+    let depth = args.get(1).map_or(Ok(1), int_arg)?;
     if depth < 0 {
         return Err(EvalError::new("level must be non-negative"));
     }
     let mut flat = Vec::new();
-    flatten_into(list_argument(&args[0])?, depth, &mut flat)?;
+    flatten_into(list_arg(&args[0])?, depth, &mut flat)?;
     Ok(Value::from_list(flat))
 }
 
@@ -149,7 +149,7 @@ fn flatten_into<'a>(list: &ListValue<'a>, depth: i64, flat: &mut Vec<Value<'a>>)
 }
 
 fn list_slice<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (list, start, end) = (list_argument(&args[0])?, int_argument(&args[1])?, int_argument(&args[2])?);
+    let (list, start, end) = (list_arg(&args[0])?, int_arg(&args[1])?, int_arg(&args[2])?);
     let problem = match () {
         () if start < 0 || end < 0 => "negative indexes not supported".into(),
         () if start > end => "start index must be less than or equal to end index".into(),
@@ -160,7 +160,7 @@ fn list_slice<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn sort_by_keys<'a>(values: &Value<'a>, keys: &Value<'a>) -> Result<Value<'a>, EvalError> {
-    let (values, keys) = (list_argument(values)?, list_argument(keys)?);
+    let (values, keys) = (list_arg(values)?, list_arg(keys)?);
     if values.len() != keys.len() {
         return Err(EvalError::new(format!(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} elements respectively",

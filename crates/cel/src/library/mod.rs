@@ -25,7 +25,7 @@ pub(crate) use self::{
 use crate::{
     error::EvalError,
     types::{Type, type_names},
-    value::Value,
+    value::{NativeValue, Value},
 };
 
 /// Maximum size of a string, or of a list that is not read from a document; larger ones exceed the cost limit.
@@ -171,7 +171,7 @@ pub(crate) fn find_simple_type(name: &str) -> Option<Type> {
 }
 
 /// Returns the type that an identifier denotes: `int`, `list`, `net.IP`, …
-pub(crate) fn find_type_identifier(name: &str) -> Option<Type> {
+pub(crate) fn find_type_ident(name: &str) -> Option<Type> {
     match name {
         "dyn" | "timestamp" | "duration" => None,
         "list" => Some(Type::list_of(Type::Dyn)),
@@ -246,15 +246,23 @@ fn implements_operator(kind: &str, operator: &str) -> bool {
 }
 
 /// Returns the string value of an argument.
-pub(crate) fn string_argument<'v>(value: &'v Value<'_>) -> Result<&'v str, EvalError> {
+pub(crate) fn string_arg<'v>(value: &'v Value<'_>) -> Result<&'v str, EvalError> {
     match value {
         Value::String(text) => Ok(text),
         _ => Err(EvalError::no_such_overload()),
     }
 }
 
+/// Returns the native value of an argument.
+pub(crate) fn native_arg<'v>(value: &'v Value<'_>) -> Result<&'v NativeValue, EvalError> {
+    match value {
+        Value::Native(native) => Ok(native),
+        _ => Err(EvalError::no_such_overload()),
+    }
+}
+
 /// Returns the integer value of an argument.
-pub(crate) fn int_argument(value: &Value<'_>) -> Result<i64, EvalError> {
+pub(crate) fn int_arg(value: &Value<'_>) -> Result<i64, EvalError> {
     match value {
         Value::Int(number) => Ok(*number),
         _ => Err(EvalError::no_such_overload()),

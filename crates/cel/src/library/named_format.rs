@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use formats::{names, url::Url};
 use regex::Regex;
 
-use super::{FunctionBodies, string_argument, strings::string_list};
+use super::{FunctionBodies, native_arg, string_arg, strings::string_list};
 use crate::{
     error::EvalError,
     value::{NamedFormat, NativeValue, Value, time},
@@ -13,16 +13,15 @@ use crate::{
 
 pub(super) const BODIES: FunctionBodies = &[
     ("format.named", |args| {
-        let name = string_argument(&args[0])?;
+        let name = string_arg(&args[0])?;
         Ok(match FORMATS.iter().find(|format| format.name == name) {
             Some(format) => Value::optional_of(NativeValue::Format(format).into_value()),
             None => Value::Optional(None),
         })
     }),
     ("validate", |args| {
-        let Value::Native(native) = &args[0] else { return Err(EvalError::no_such_overload()) };
-        let NativeValue::Format(format) = &**native else { return Err(EvalError::no_such_overload()) };
-        let problems = (format.problems)(string_argument(&args[1])?);
+        let NativeValue::Format(format) = native_arg(&args[0])? else { return Err(EvalError::no_such_overload()) };
+        let problems = (format.problems)(string_arg(&args[1])?);
         Ok(if problems.is_empty() { Value::Optional(None) } else { Value::optional_of(string_list(problems)) })
     }),
     ("format.dns1123Label", |_| format_value(0)),

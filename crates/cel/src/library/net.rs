@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::{FunctionBodies, string_argument};
+use super::{FunctionBodies, native_arg, string_arg};
 use crate::{
     error::EvalError,
     value::{Cidr, NativeValue, Value},
@@ -14,58 +14,48 @@ pub(super) const BODIES: FunctionBodies = &[
             NativeValue::Cidr(cidr) => Ok(NativeValue::Ip(cidr.address).into_value()),
             _ => Err(EvalError::no_such_overload()),
         },
-        other => Ok(NativeValue::Ip(parse_ip(string_argument(other)?)?).into_value()),
+        other => Ok(NativeValue::Ip(parse_ip(string_arg(other)?)?).into_value()),
     }),
-    ("isIP", |args| Ok(Value::Bool(parse_ip(string_argument(&args[0])?).is_ok()))),
+    ("isIP", |args| Ok(Value::Bool(parse_ip(string_arg(&args[0])?).is_ok()))),
     ("ip.isCanonical", |args| {
-        let text = string_argument(&args[0])?;
+        let text = string_arg(&args[0])?;
         Ok(Value::Bool(parse_ip(text)?.to_string() == text))
     }),
-    ("family", |args| Ok(Value::Int(if ip_argument(&args[0])?.is_ipv4() { 4 } else { 6 }))),
-    ("isUnspecified", |args| Ok(Value::Bool(ip_argument(&args[0])?.is_unspecified()))),
-    ("isLoopback", |args| Ok(Value::Bool(ip_argument(&args[0])?.is_loopback()))),
-    ("isLinkLocalMulticast", |args| Ok(Value::Bool(is_link_local_multicast(ip_argument(&args[0])?)))),
-    ("isLinkLocalUnicast", |args| Ok(Value::Bool(is_link_local_unicast(ip_argument(&args[0])?)))),
-    ("isGlobalUnicast", |args| Ok(Value::Bool(is_global_unicast(ip_argument(&args[0])?)))),
-    ("cidr", |args| Ok(NativeValue::Cidr(parse_cidr_argument(string_argument(&args[0])?)?).into_value())),
-    ("isCIDR", |args| Ok(Value::Bool(parse_cidr(string_argument(&args[0])?).is_ok()))),
+    ("family", |args| Ok(Value::Int(if ip_arg(&args[0])?.is_ipv4() { 4 } else { 6 }))),
+    ("isUnspecified", |args| Ok(Value::Bool(ip_arg(&args[0])?.is_unspecified()))),
+    ("isLoopback", |args| Ok(Value::Bool(ip_arg(&args[0])?.is_loopback()))),
+    ("isLinkLocalMulticast", |args| Ok(Value::Bool(is_link_local_multicast(ip_arg(&args[0])?)))),
+    ("isLinkLocalUnicast", |args| Ok(Value::Bool(is_link_local_unicast(ip_arg(&args[0])?)))),
+    ("isGlobalUnicast", |args| Ok(Value::Bool(is_global_unicast(ip_arg(&args[0])?)))),
+    ("cidr", |args| Ok(NativeValue::Cidr(parse_cidr_arg(string_arg(&args[0])?)?).into_value())),
+    ("isCIDR", |args| Ok(Value::Bool(parse_cidr(string_arg(&args[0])?).is_ok()))),
     ("containsIP", |args| {
         let inner = match &args[1] {
             Value::String(text) => parse_ip(text).map_err(|_| EvalError::no_such_overload())?,
-            other => ip_argument(other)?,
+            other => ip_arg(other)?,
         };
-        Ok(Value::Bool(cidr_argument(&args[0])?.contains_address(inner)))
+        Ok(Value::Bool(cidr_arg(&args[0])?.contains_address(inner)))
     }),
     ("containsCIDR", |args| {
         let inner = match &args[1] {
-            Value::String(text) => parse_cidr_argument(text)?,
-            other => cidr_argument(other)?,
+            Value::String(text) => parse_cidr_arg(text)?,
+            other => cidr_arg(other)?,
         };
-        let outer = cidr_argument(&args[0])?;
+        let outer = cidr_arg(&args[0])?;
         Ok(Value::Bool(outer.bits <= inner.bits && outer.contains_address(inner.address)))
     }),
-    ("prefixLength", |args| Ok(Value::Int(cidr_argument(&args[0])?.bits.into()))),
-    ("masked", |args| Ok(NativeValue::Cidr(cidr_argument(&args[0])?.masked_prefix()).into_value())),
+    ("prefixLength", |args| Ok(Value::Int(cidr_arg(&args[0])?.bits.into()))),
+    ("masked", |args| Ok(NativeValue::Cidr(cidr_arg(&args[0])?.masked_prefix()).into_value())),
 ];
 
-fn ip_argument(value: &Value<'_>) -> Result<IpAddr, EvalError> {
-    match value {
-        Value::Native(native) => match &**native {
-            NativeValue::Ip(address) => Ok(*address),
-            _ => Err(EvalError::no_such_overload()),
-        },
-        _ => Err(EvalError::no_such_overload()),
-    }
+fn ip_arg(value: &Value<'_>) -> Result<IpAddr, EvalError> {
+    let NativeValue::Ip(address) = native_arg(value)? else { return Err(EvalError::no_such_overload()) };
+    Ok(*address)
 }
 
-fn cidr_argument(value: &Value<'_>) -> Result<Cidr, EvalError> {
-    match value {
-        Value::Native(native) => match &**native {
-            NativeValue::Cidr(cidr) => Ok(*cidr),
-            _ => Err(EvalError::no_such_overload()),
-        },
-        _ => Err(EvalError::no_such_overload()),
-    }
+fn cidr_arg(value: &Value<'_>) -> Result<Cidr, EvalError> {
+    let NativeValue::Cidr(cidr) = native_arg(value)? else { return Err(EvalError::no_such_overload()) };
+    Ok(*cidr)
 }
 
 fn parse_ip(text: &str) -> Result<IpAddr, EvalError> {
@@ -130,7 +120,7 @@ fn ipv6_error_message(text: &str) -> String {
     "address string too short".into()
 }
 
-fn parse_cidr_argument(text: &str) -> Result<Cidr, EvalError> {
+fn parse_cidr_arg(text: &str) -> Result<Cidr, EvalError> {
     let context = "network address parse error during conversion from string";
     parse_cidr(text).map_err(|reason| EvalError::new(format!("{context}: {reason}")))
 }

@@ -170,10 +170,10 @@ fn map_insert<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
         return Err(EvalError::no_such_overload());
     };
     match args {
-        [_, key, value] => map = equality::insert_map_entry(map, key, std::mem::replace(value, Value::Null))?,
+        [_, key, value] => map = equality::insert_entry(map, key, std::mem::replace(value, Value::Null))?,
         [_, Value::Map(more)] => {
             for (key, value) in more.entries() {
-                map = equality::insert_map_entry(map, &key.into(), value)?;
+                map = equality::insert_entry(map, &key.into(), value)?;
             }
         }
         _ => return Err(EvalError::no_such_overload()),

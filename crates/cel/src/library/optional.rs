@@ -13,8 +13,8 @@ pub(super) const BODIES: FunctionBodies = &[
         true => Ok(Value::Optional(None)),
         false => Ok(Value::optional_of(std::mem::replace(&mut args[0], Value::Null))),
     }),
-    ("hasValue", |args| Ok(Value::Bool(optional_argument(&args[0])?.is_some()))),
-    ("value", |args| match optional_argument(&args[0])? {
+    ("hasValue", |args| Ok(Value::Bool(optional_arg(&args[0])?.is_some()))),
+    ("value", |args| match optional_arg(&args[0])? {
         Some(value) => Ok(value.clone()),
         None => Err(EvalError::new("optional.none() dereference")),
     }),
@@ -24,7 +24,7 @@ pub(super) const BODIES: FunctionBodies = &[
     ("unwrapOpt", unwrap_optionals),
 ];
 
-fn optional_argument<'v, 'a>(value: &'v Value<'a>) -> Result<Option<&'v Value<'a>>, EvalError> {
+fn optional_arg<'v, 'a>(value: &'v Value<'a>) -> Result<Option<&'v Value<'a>>, EvalError> {
     match value {
         Value::Optional(value) => Ok(value.as_deref()),
         _ => Err(EvalError::no_such_overload()),

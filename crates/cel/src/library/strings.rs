@@ -1,6 +1,6 @@
 //! The string functions. Positions count characters, not bytes.
 
-use super::{FunctionBodies, MAX_STRING_BYTES, checked_string, int_argument, string_argument};
+use super::{FunctionBodies, MAX_STRING_BYTES, checked_string, int_arg, string_arg};
 use crate::{
     error::EvalError,
     value::{ListValue, Value, character_count},
@@ -8,9 +8,9 @@ use crate::{
 
 pub(super) const BODIES: FunctionBodies = &[
     ("charAt", string_char_at),
-    ("contains", |args| Ok(Value::Bool(string_argument(&args[0])?.contains(string_argument(&args[1])?)))),
-    ("endsWith", |args| Ok(Value::Bool(string_argument(&args[0])?.ends_with(string_argument(&args[1])?)))),
-    ("startsWith", |args| Ok(Value::Bool(string_argument(&args[0])?.starts_with(string_argument(&args[1])?)))),
+    ("contains", |args| Ok(Value::Bool(string_arg(&args[0])?.contains(string_arg(&args[1])?)))),
+    ("endsWith", |args| Ok(Value::Bool(string_arg(&args[0])?.ends_with(string_arg(&args[1])?)))),
+    ("startsWith", |args| Ok(Value::Bool(string_arg(&args[0])?.starts_with(string_arg(&args[1])?)))),
     ("indexOf", |args| match &args[0] {
         Value::List(list) => Ok(super::lists::find_position(list, &args[1], false)),
         _ => string_index_of(args),
@@ -20,14 +20,14 @@ pub(super) const BODIES: FunctionBodies = &[
         _ => string_last_index_of(args),
     }),
     ("join", string_join),
-    ("lowerAscii", |args| checked_string(string_argument(&args[0])?.to_ascii_lowercase())),
-    ("upperAscii", |args| checked_string(string_argument(&args[0])?.to_ascii_uppercase())),
+    ("lowerAscii", |args| checked_string(string_arg(&args[0])?.to_ascii_lowercase())),
+    ("upperAscii", |args| checked_string(string_arg(&args[0])?.to_ascii_uppercase())),
     ("replace", string_replace),
     ("split", string_split),
     ("substring", string_substring),
-    ("trim", |args| checked_string(string_argument(&args[0])?.trim_matches(is_space).into())),
-    ("strings.quote", |args| checked_string(quote_string(string_argument(&args[0])?))),
-    ("jsonpatch.escapeKey", |args| checked_string(string_argument(&args[0])?.replace('~', "~0").replace('/', "~1"))),
+    ("trim", |args| checked_string(string_arg(&args[0])?.trim_matches(is_space).into())),
+    ("strings.quote", |args| checked_string(quote_string(string_arg(&args[0])?))),
+    ("jsonpatch.escapeKey", |args| checked_string(string_arg(&args[0])?.replace('~', "~0").replace('/', "~1"))),
 ];
 
 /// Whether a character is white space by Go's `unicode.IsSpace`.
@@ -49,14 +49,14 @@ fn byte_offset(text: &str, index: i64) -> Option<usize> {
 }
 
 fn string_char_at<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (text, index) = (string_argument(&args[0])?, int_argument(&args[1])?);
+    let (text, index) = (string_arg(&args[0])?, int_arg(&args[1])?);
     let at = byte_offset(text, index).ok_or_else(|| out_of_range_error(index))?;
     checked_string(text[at..].chars().take(1).collect())
 }
 
 fn string_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (text, part) = (string_argument(&args[0])?, string_argument(&args[1])?);
-    let from = args.get(2).map_or(Ok(0), int_argument)?;
+    let (text, part) = (string_arg(&args[0])?, string_arg(&args[1])?);
+    let from = args.get(2).map_or(Ok(0), int_arg)?;
     if part.is_empty() {
         return Ok(Value::Int(from));
     }
@@ -69,10 +69,10 @@ fn string_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn string_last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (text, part) = (string_argument(&args[0])?, string_argument(&args[1])?);
+    let (text, part) = (string_arg(&args[0])?, string_arg(&args[1])?);
     let len = character_count(text) as i64;
     let last = match args.get(2) {
-        Some(last) => int_argument(last)?,
+        Some(last) => int_arg(last)?,
         None if part.is_empty() => return Ok(Value::Int(len)),
         None if text.len() < part.len() => return Ok(Value::Int(-1)),
         None => len - 1,
@@ -93,7 +93,7 @@ fn string_last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> 
 
 fn string_join<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
     let Value::List(list) = &args[0] else { return Err(EvalError::no_such_overload()) };
-    let separator = args.get(1).map_or(Ok(""), string_argument)?;
+    let separator = args.get(1).map_or(Ok(""), string_arg)?;
     if !matches!(list.iter().next(), None | Some(Value::String(_))) {
         return Err(EvalError::no_such_overload());
     }
@@ -114,9 +114,9 @@ fn string_join<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn string_replace<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (text, old, new) = (string_argument(&args[0])?, string_argument(&args[1])?, string_argument(&args[2])?);
+    let (text, old, new) = (string_arg(&args[0])?, string_arg(&args[1])?, string_arg(&args[2])?);
     let most = match args.get(3) {
-        Some(count) => usize::try_from(int_argument(count)?).unwrap_or(usize::MAX),
+        Some(count) => usize::try_from(int_arg(count)?).unwrap_or(usize::MAX),
         None => usize::MAX,
     };
     let places = if old.is_empty() { character_count(text) + 1 } else { text.len() / old.len() };
@@ -129,8 +129,8 @@ fn string_replace<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
 }
 
 fn string_split<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (text, separator) = (string_argument(&args[0])?, string_argument(&args[1])?);
-    let most = args.get(2).map_or(Ok(-1), int_argument)?;
+    let (text, separator) = (string_arg(&args[0])?, string_arg(&args[1])?);
+    let most = args.get(2).map_or(Ok(-1), int_arg)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let parts: Vec<&str> = match (most, separator) {
         (0, _) => Vec::new(),
@@ -160,8 +160,8 @@ fn split_characters(text: &str, most: usize) -> Vec<&str> {
 }
 
 fn string_substring<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, EvalError> {
-    let (text, start) = (string_argument(&args[0])?, int_argument(&args[1])?);
-    let Some(end) = args.get(2).map(int_argument).transpose()? else {
+    let (text, start) = (string_arg(&args[0])?, int_arg(&args[1])?);
+    let Some(end) = args.get(2).map(int_arg).transpose()? else {
         let at = byte_offset(text, start).ok_or_else(|| out_of_range_error(start))?;
         return checked_string(text[at..].into());
     };

@@ -2,17 +2,17 @@
 //! costs are counted on that AST.
 
 use super::Parser;
-use crate::ast::{ACCUMULATOR_NAME, ComprehensionExpr, Expr, ExprId, ListElement, Literal};
+use crate::ast::{ACCUMULATOR, Comprehension, Expr, ExprId, ListElement, Literal};
 
 const NO_NAME: &str = "argument must be a simple name";
 const NO_IDENTIFIER: &str = "argument is not an identifier";
 const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 
 /// The result of an expansion; the error is the source offset and the message.
-type ExpansionResult<T = ExprId> = Result<T, (u32, String)>;
+type Expansion<T = ExprId> = Result<T, (u32, String)>;
 
 /// One or two iteration variables.
-type IterationVariables = (Box<str>, Option<Box<str>>);
+type IterVars = (Box<str>, Option<Box<str>>);
 
 /// Expands a call if it is a macro.
 pub(super) fn expand_macro(
@@ -63,8 +63,8 @@ impl MacroExpander<'_, '_> {
         self.add_expr(Expr::Ident(name.into()))
     }
 
-    fn add_accumulator(&mut self) -> ExprId {
-        self.add_identifier(ACCUMULATOR_NAME)
+    fn add_accu(&mut self) -> ExprId {
+        self.add_identifier(ACCUMULATOR)
     }
 
     fn add_list(&mut self, values: &[ExprId]) -> ExprId {
@@ -79,13 +79,13 @@ impl MacroExpander<'_, '_> {
         self.add_expr(Expr::Call { function: function.into(), target: Some(target), args: Vec::new() })
     }
 
-    fn expansion_error<T>(&self, id: ExprId, message: impl Into<String>) -> ExpansionResult<T> {
+    fn expansion_error<T>(&self, id: ExprId, message: impl Into<String>) -> Expansion<T> {
         Err((self.parser.ast.source_offset(id), message.into()))
     }
 
     /// Returns the name of an iteration variable; `otherwise` is the error message if the argument is not an
     /// identifier.
-    fn iteration_variable(&self, id: ExprId, otherwise: &str) -> ExpansionResult<Box<str>> {
+    fn iter_var(&self, id: ExprId, otherwise: &str) -> Expansion<Box<str>> {
         match self.parser.ast.expr(id) {
             Expr::Ident(name) if &**name == "__result__" => self.expansion_error(id, OVERWRITES),
             Expr::Ident(name) => Ok(name.clone()),
@@ -94,9 +94,9 @@ impl MacroExpander<'_, '_> {
     }
 
     /// Returns the names of one or two iteration variables.
-    fn iteration_variables(&self, args: &[ExprId], count: usize) -> ExpansionResult<IterationVariables> {
+    fn iter_vars(&self, args: &[ExprId], count: usize) -> Expansion<IterVars> {
         if count == 1 {
-            return Ok((self.iteration_variable(args[0], NO_NAME)?, None));
+            return Ok((self.iter_var(args[0], NO_NAME)?, None));
         }
         let name = |id: ExprId| match self.parser.ast.expr(id) {
             Expr::Ident(name) => Ok(name.clone()),
@@ -106,65 +106,58 @@ impl MacroExpander<'_, '_> {
         if first == second {
             return self.expansion_error(args[1], format!("duplicate variable name: {first}"));
         }
-        Ok((self.iteration_variable(args[0], NO_NAME)?, Some(self.iteration_variable(args[1], NO_NAME)?)))
+        Ok((self.iter_var(args[0], NO_NAME)?, Some(self.iter_var(args[1], NO_NAME)?)))
     }
 
-    fn expand_has(&mut self, arg: ExprId) -> ExpansionResult {
+    fn expand_has(&mut self, arg: ExprId) -> Expansion {
         match self.parser.ast.expr(arg).clone() {
             Expr::Select { operand, field, .. } => Ok(self.add_expr(Expr::Select { operand, field, test: true })),
             _ => self.expansion_error(arg, "invalid argument to has() macro"),
         }
     }
 
-    fn expand_quantifier(
-        &mut self,
-        function: &str,
-        range: ExprId,
-        args: &[ExprId],
-        variables: usize,
-    ) -> ExpansionResult {
-        let (iter, iter2) = self.iteration_variables(args, variables)?;
+    fn expand_quantifier(&mut self, function: &str, range: ExprId, args: &[ExprId], variables: usize) -> Expansion {
+        let (iter, iter2) = self.iter_vars(args, variables)?;
         let predicate = args[variables];
         let (init, condition, step, result);
         match function {
             "all" => {
                 init = self.add_literal(Literal::Bool(true));
-                let so_far = self.add_accumulator();
+                let so_far = self.add_accu();
                 condition = self.add_call("@not_strictly_false", &[so_far]);
-                let so_far = self.add_accumulator();
+                let so_far = self.add_accu();
                 step = self.add_call("_&&_", &[so_far, predicate]);
-                result = self.add_accumulator();
+                result = self.add_accu();
             }
             "exists" => {
                 init = self.add_literal(Literal::Bool(false));
-                let so_far = self.add_accumulator();
+                let so_far = self.add_accu();
                 let not = self.add_call("!_", &[so_far]);
                 condition = self.add_call("@not_strictly_false", &[not]);
-                let so_far = self.add_accumulator();
+                let so_far = self.add_accu();
                 step = self.add_call("_||_", &[so_far, predicate]);
-                result = self.add_accumulator();
+                result = self.add_accu();
             }
             _ => {
                 init = self.add_literal(Literal::Int(0));
                 condition = self.add_literal(Literal::Bool(true));
-                let (so_far, one) = (self.add_accumulator(), self.add_literal(Literal::Int(1)));
+                let (so_far, one) = (self.add_accu(), self.add_literal(Literal::Int(1)));
                 let more = self.add_call("_+_", &[so_far, one]);
-                let same = self.add_accumulator();
+                let same = self.add_accu();
                 step = self.add_call("_?_:_", &[predicate, more, same]);
-                let (count, one) = (self.add_accumulator(), self.add_literal(Literal::Int(1)));
+                let (count, one) = (self.add_accu(), self.add_literal(Literal::Int(1)));
                 result = self.add_call("_==_", &[count, one]);
             }
         }
-        let fold =
-            ComprehensionExpr { range, iter, iter2, accu: ACCUMULATOR_NAME.into(), init, condition, step, result };
+        let fold = Comprehension { range, iter, iter2, accu: ACCUMULATOR.into(), init, condition, step, result };
         Ok(self.add_expr(Expr::Fold(Box::new(fold))))
     }
 
     /// Builds a comprehension that accumulates: `step` where `filter` holds, and the unchanged accumulator otherwise.
-    fn add_comprehension(
+    fn add_fold(
         &mut self,
         range: ExprId,
-        names: IterationVariables,
+        vars: IterVars,
         init: ExprId,
         filter: Option<ExprId>,
         step: ExprId,
@@ -172,47 +165,39 @@ impl MacroExpander<'_, '_> {
         let condition = self.add_literal(Literal::Bool(true));
         let step = match filter {
             Some(filter) => {
-                let same = self.add_accumulator();
+                let same = self.add_accu();
                 self.add_call("_?_:_", &[filter, step, same])
             }
             None => step,
         };
-        let result = self.add_accumulator();
-        let (iter, iter2) = names;
-        self.add_expr(Expr::Fold(Box::new(ComprehensionExpr {
-            range,
-            iter,
-            iter2,
-            accu: ACCUMULATOR_NAME.into(),
-            init,
-            condition,
-            step,
-            result,
-        })))
+        let result = self.add_accu();
+        let (iter, iter2) = vars;
+        let accu = ACCUMULATOR.into();
+        self.add_expr(Expr::Fold(Box::new(Comprehension { range, iter, iter2, accu, init, condition, step, result })))
     }
 
     fn add_append(&mut self, value: ExprId) -> ExprId {
-        let (so_far, one) = (self.add_accumulator(), self.add_list(&[value]));
+        let (so_far, one) = (self.add_accu(), self.add_list(&[value]));
         self.add_call("_+_", &[so_far, one])
     }
 
-    fn expand_map(&mut self, range: ExprId, args: &[ExprId]) -> ExpansionResult {
-        let name = self.iteration_variable(args[0], NO_IDENTIFIER)?;
+    fn expand_map(&mut self, range: ExprId, args: &[ExprId]) -> Expansion {
+        let name = self.iter_var(args[0], NO_IDENTIFIER)?;
         let init = self.add_list(&[]);
         let step = self.add_append(args[args.len() - 1]);
         let filter = (args.len() == 3).then(|| args[1]);
-        Ok(self.add_comprehension(range, (name, None), init, filter, step))
+        Ok(self.add_fold(range, (name, None), init, filter, step))
     }
 
-    fn expand_filter(&mut self, range: ExprId, args: &[ExprId]) -> ExpansionResult {
-        let name = self.iteration_variable(args[0], NO_IDENTIFIER)?;
+    fn expand_filter(&mut self, range: ExprId, args: &[ExprId]) -> Expansion {
+        let name = self.iter_var(args[0], NO_IDENTIFIER)?;
         let init = self.add_list(&[]);
         let step = self.add_append(args[0]);
-        Ok(self.add_comprehension(range, (name, None), init, Some(args[1]), step))
+        Ok(self.add_fold(range, (name, None), init, Some(args[1]), step))
     }
 
-    fn expand_transform(&mut self, function: &str, range: ExprId, args: &[ExprId]) -> ExpansionResult {
-        let names = self.iteration_variables(args, 2)?;
+    fn expand_transform(&mut self, function: &str, range: ExprId, args: &[ExprId]) -> Expansion {
+        let names = self.iter_vars(args, 2)?;
         let filter = (args.len() == 4).then(|| args[2]);
         let value = args[args.len() - 1];
         let (init, step);
@@ -223,16 +208,16 @@ impl MacroExpander<'_, '_> {
             }
             "transformMap" => {
                 init = self.add_expr(Expr::Map(Vec::new()));
-                let (so_far, key) = (self.add_accumulator(), self.add_identifier(&names.0));
+                let (so_far, key) = (self.add_accu(), self.add_identifier(&names.0));
                 step = self.add_call("cel.@mapInsert", &[so_far, key, value]);
             }
             _ => {
                 init = self.add_expr(Expr::Map(Vec::new()));
-                let so_far = self.add_accumulator();
+                let so_far = self.add_accu();
                 step = self.add_call("cel.@mapInsert", &[so_far, value]);
             }
         }
-        Ok(self.add_comprehension(range, names, init, filter, step))
+        Ok(self.add_fold(range, names, init, filter, step))
     }
 
     /// Binds a name to a value, as a comprehension over an empty list.
@@ -241,11 +226,11 @@ impl MacroExpander<'_, '_> {
         let condition = self.add_literal(Literal::Bool(false));
         let step = self.add_identifier(&name);
         let fold =
-            ComprehensionExpr { range, iter: "#unused".into(), iter2: None, accu: name, init, condition, step, result };
+            Comprehension { range, iter: "#unused".into(), iter2: None, accu: name, init, condition, step, result };
         self.add_expr(Expr::Fold(Box::new(fold)))
     }
 
-    fn expand_opt_map(&mut self, function: &str, target: ExprId, args: &[ExprId]) -> ExpansionResult {
+    fn expand_opt_map(&mut self, function: &str, target: ExprId, args: &[ExprId]) -> Expansion {
         let Expr::Ident(name) = self.parser.ast.expr(args[0]).clone() else {
             return self.expansion_error(args[0], format!("{function}() variable name must be a simple identifier"));
         };
@@ -261,7 +246,7 @@ impl MacroExpander<'_, '_> {
     }
 
     /// Expands `list.sortBy(x, key)`: computes the keys of all elements, then sorts the elements by them.
-    fn expand_sort_by(&mut self, range: ExprId, args: &[ExprId]) -> ExpansionResult {
+    fn expand_sort_by(&mut self, range: ExprId, args: &[ExprId]) -> Expansion {
         let spelled = matches!(
             self.parser.ast.expr(range),
             Expr::Select { .. } | Expr::List(_) | Expr::Ident(_) | Expr::Fold(_) | Expr::Call { .. }
@@ -272,17 +257,14 @@ impl MacroExpander<'_, '_> {
                 "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
             );
         }
-        let variable = self.iteration_variable(args[0], NO_IDENTIFIER)?;
+        let variable = self.iter_var(args[0], NO_IDENTIFIER)?;
         let init = self.add_list(&[]);
         let step = self.add_append(args[1]);
         let bound = self.add_identifier("@__sortBy_input__");
-        let keys = self.add_comprehension(bound, (variable, None), init, None, step);
+        let keys = self.add_fold(bound, (variable, None), init, None, step);
         let sorted = self.add_identifier("@__sortBy_input__");
-        let sorted = self.add_expr(Expr::Call {
-            function: "@sortByAssociatedKeys".into(),
-            target: Some(sorted),
-            args: vec![keys],
-        });
+        let function = "@sortByAssociatedKeys".into();
+        let sorted = self.add_expr(Expr::Call { function, target: Some(sorted), args: vec![keys] });
         Ok(self.add_binding("@__sortBy_input__".into(), range, sorted))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{
-    ComprehensionPlan,
+    FoldPlan,
     attribute::go_type_name,
     interpreter::{EvalResult, Interpreter, LocalValue},
 };
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl<'a> Interpreter<'a, '_> {
-    pub(super) fn eval_comprehension(&mut self, fold: &'a ComprehensionPlan) -> EvalResult<'a> {
+    pub(super) fn eval_comprehension(&mut self, fold: &'a FoldPlan) -> EvalResult<'a> {
         let range = self.eval_node(&fold.range)?;
         self.locals[fold.slot] = LocalValue::Pending(&fold.init);
         match range {
@@ -39,7 +39,7 @@ impl<'a> Interpreter<'a, '_> {
         self.eval_node(&fold.result)
     }
 
-    fn iterate_list(&mut self, fold: &'a ComprehensionPlan, list: &ListValue<'a>) -> Result<(), EvalError> {
+    fn iterate_list(&mut self, fold: &'a FoldPlan, list: &ListValue<'a>) -> Result<(), EvalError> {
         for at in 0..list.len() {
             let item = to_local(list.get(at));
             let first = if fold.two {
@@ -56,7 +56,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     /// Runs one iteration; `false` ends the loop.
-    fn eval_iteration(&mut self, fold: &'a ComprehensionPlan, first: LocalValue<'a>) -> Result<bool, EvalError> {
+    fn eval_iteration(&mut self, fold: &'a FoldPlan, first: LocalValue<'a>) -> Result<bool, EvalError> {
         self.locals[fold.slot + 1] = first;
         match self.eval_node(&fold.condition) {
             Ok(Value::Bool(false)) => return Ok(false),

@@ -2,7 +2,7 @@
 
 use super::{Activation, ConstantSet, CostTracker, FunctionCall, PlanNode, Program, RegexMatch};
 use crate::{
-    cost::{LIST_CREATION_COST, MAP_CREATION_COST, STRUCT_CREATION_COST, runtime_cost::CostRule},
+    cost::{LIST_COST, MAP_COST, STRUCT_COST, runtime_cost::CostRule},
     error::EvalError,
     library,
     value::{MapValue, Value, fuel, map},
@@ -96,11 +96,8 @@ impl<'a> Interpreter<'a, '_> {
         let right = self.eval_operand(&pair.1)?;
         let unit = matches!(left, Ok(Value::Native(_))) && holds;
         let size = |value: &Result<Value<'a>, EvalError>| value.as_ref().map_or(1, Value::cost_size);
-        let cost = if unit {
-            1
-        } else {
-            crate::cost::scale_cost(size(&left).min(size(&right)), crate::cost::STRING_TRAVERSAL_FACTOR)
-        };
+        let cost =
+            if unit { 1 } else { crate::cost::scale_cost(size(&left).min(size(&right)), crate::cost::STRING_FACTOR) };
         self.charge_cost(cost)?;
         let (left, right) = (left?, right?);
         if !are_comparable(&left, &right) {
@@ -122,12 +119,12 @@ impl<'a> Interpreter<'a, '_> {
             [] => self.apply_function(call, &mut []),
             [arg] => {
                 let arg = self.eval_operand(arg)?;
-                self.call_with_results(call, [arg])
+                self.call_checked(call, [arg])
             }
             // Both operands are evaluated and charged, even if the first fails.
             [left, right] if call.function.name != "format" => {
                 let args = [self.eval_operand(left)?, self.eval_operand(right)?];
-                self.call_with_results(call, args)
+                self.call_checked(call, args)
             }
             args => {
                 let mut values = args.iter().map(|arg| self.eval_node(arg)).collect::<Result<Vec<_>, _>>()?;
@@ -136,11 +133,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    fn call_with_results<const N: usize>(
-        &mut self,
-        call: &'a FunctionCall,
-        args: [EvalResult<'a>; N],
-    ) -> EvalResult<'a> {
+    fn call_checked<const N: usize>(&mut self, call: &'a FunctionCall, args: [EvalResult<'a>; N]) -> EvalResult<'a> {
         if let Some(error) = args.iter().find_map(|arg| arg.as_ref().err()).cloned() {
             let values = args.map(|arg| arg.unwrap_or(Value::Null));
             self.charge_cost(call.price.argument_cost(&values) + call.price.result_cost(None))?;
@@ -164,7 +157,7 @@ impl<'a> Interpreter<'a, '_> {
         let args = call.args.iter().map(|arg| self.eval_node(arg)).collect::<Result<Vec<_>, _>>()?;
         self.charge_cost(call.price.argument_cost(&args))?;
         match call.function {
-            "matches" => Ok(Value::Bool(call.regex.is_match(library::string_argument(&args[0])?))),
+            "matches" => Ok(Value::Bool(call.regex.is_match(library::string_arg(&args[0])?))),
             "find" => library::find_match(&call.regex, &args),
             _ => library::find_all_matches(&call.regex, &args),
         }
@@ -193,7 +186,7 @@ impl<'a> Interpreter<'a, '_> {
             }
             Ok(())
         });
-        self.charge_cost(LIST_CREATION_COST)?;
+        self.charge_cost(LIST_COST)?;
         gathered.map(|()| Value::from_list(values))
     }
 
@@ -201,7 +194,7 @@ impl<'a> Interpreter<'a, '_> {
         let mut made = std::collections::BTreeMap::new();
         let gathered = entries.iter().try_for_each(|(key, value, optional)| {
             let key = self.eval_node(key)?;
-            let value = unwrap_optional_entry(self.eval_node(value)?, *optional, || key.display_text())?;
+            let value = unwrap_entry(self.eval_node(value)?, *optional, || key.display_text())?;
             let Some(key) = map::to_map_key(&key) else {
                 return Err(EvalError::new(format!("unsupported key type: {}", key.type_of().type_name())));
             };
@@ -211,20 +204,20 @@ impl<'a> Interpreter<'a, '_> {
             }
             Ok(())
         });
-        self.charge_cost(MAP_CREATION_COST)?;
+        self.charge_cost(MAP_COST)?;
         gathered.map(|()| Value::Map(MapValue::Made(std::sync::Arc::new(made))))
     }
 
     fn eval_struct(&mut self, name: &str, fields: &'a [(Box<str>, PlanNode, bool)]) -> EvalResult<'a> {
         let mut made: Vec<(Box<str>, Value<'a>)> = Vec::new();
         let gathered = fields.iter().try_for_each(|(name, node, optional)| {
-            if let Some(value) = unwrap_optional_entry(self.eval_node(node)?, *optional, || name.to_string())? {
+            if let Some(value) = unwrap_entry(self.eval_node(node)?, *optional, || name.to_string())? {
                 made.retain(|(known, _)| known != name);
                 made.push((name.clone(), value));
             }
             Ok(())
         });
-        self.charge_cost(STRUCT_CREATION_COST)?;
+        self.charge_cost(STRUCT_COST)?;
         gathered.map(|()| Value::Struct(std::sync::Arc::new((name.into(), made))))
     }
 
@@ -238,7 +231,7 @@ impl<'a> Interpreter<'a, '_> {
 }
 
 /// Unwraps the value of an optional entry; `None` if it is absent.
-fn unwrap_optional_entry<'a>(
+fn unwrap_entry<'a>(
     value: Value<'a>,
     optional: bool,
     name: impl Fn() -> String,

@@ -131,7 +131,7 @@ enum PlanNode {
     List(Box<[(PlanNode, bool)]>),
     Map(Box<[(PlanNode, PlanNode, bool)]>),
     Struct(Box<StructPlan>),
-    Fold(Box<ComprehensionPlan>),
+    Fold(Box<FoldPlan>),
     /// The first of two optionals that has a value; `true`: unwrapped.
     OrElse(Box<(PlanNode, PlanNode)>, bool),
 }
@@ -196,7 +196,7 @@ struct ConstantSet {
 }
 
 #[derive(Debug)]
-struct ComprehensionPlan {
+struct FoldPlan {
     range: PlanNode,
     two: bool,
     slot: usize,

@@ -3,12 +3,12 @@
 //! precompiled.
 
 use super::{
-    Attribute, AttributeRoot, ComprehensionPlan, ConstantSet, FunctionCall, PlanNode, Program, Qualifier, QualifierKey,
+    Attribute, AttributeRoot, ConstantSet, FoldPlan, FunctionCall, PlanNode, Program, Qualifier, QualifierKey,
     RegexMatch, attribute::go_type_name,
 };
 use crate::{
-    ast::{self, ACCUMULATOR_NAME, Expr, ExprId, Literal},
-    checker::{CheckedExpr, ReferenceInfo},
+    ast::{self, ACCUMULATOR, Expr, ExprId, Literal},
+    checker::{CheckedExpr, Reference},
     cost::runtime_cost,
     error::EvalError,
     library::{self, FunctionDecl},
@@ -25,7 +25,7 @@ pub(super) fn plan_expression(checked: &CheckedExpr) -> Result<Program, EvalErro
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-struct ComprehensionScope<'a> {
+struct FoldScope<'a> {
     name: &'a str,
     slot: usize,
     /// Whether the next use of the variable is its last.
@@ -34,7 +34,7 @@ struct ComprehensionScope<'a> {
 
 struct Planner<'a> {
     checked: &'a CheckedExpr,
-    scopes: Vec<ComprehensionScope<'a>>,
+    scopes: Vec<FoldScope<'a>>,
     slots: usize,
     locals: usize,
 }
@@ -44,16 +44,14 @@ impl<'a> Planner<'a> {
         let checked = self.checked;
         let reference = &checked.references[id as usize];
         match (checked.ast.expr(id), reference) {
-            (_, ReferenceInfo::Type(ty)) if !matches!(checked.ast.expr(id), Expr::Struct { .. }) => {
-                Ok(PlanNode::from(ty))
-            }
+            (_, Reference::Type(ty)) if !matches!(checked.ast.expr(id), Expr::Struct { .. }) => Ok(PlanNode::from(ty)),
             (Expr::Missing, _) => Err(EvalError::new("incomplete expression")),
             (Expr::Literal(literal), _) => Ok(PlanNode::Constant(literal_value(literal))),
-            (Expr::Ident(name), ReferenceInfo::Variable(number)) => {
+            (Expr::Ident(name), Reference::Variable(number)) => {
                 Ok(attribute_node(AttributeRoot::Variable(*number, name.clone())))
             }
             (Expr::Ident(name), _) => self.resolve_local(name).map(attribute_node),
-            (Expr::Select { .. }, ReferenceInfo::Variable(number)) => {
+            (Expr::Select { .. }, Reference::Variable(number)) => {
                 let name = checked.ast.qualified_name(id).unwrap_or_default();
                 Ok(attribute_node(AttributeRoot::Variable(*number, name.into())))
             }
@@ -63,7 +61,7 @@ impl<'a> Planner<'a> {
                 attribute.qualifiers.push(Qualifier { key: QualifierKey::Field(field.clone()), optional: false });
                 Ok(if *test { PlanNode::Has(Box::new(attribute)) } else { PlanNode::Attribute(Box::new(attribute)) })
             }
-            (Expr::Call { target, args, .. }, ReferenceInfo::Function { function, overloads, spelled }) => {
+            (Expr::Call { target, args, .. }, Reference::Function { function, overloads, spelled }) => {
                 let target = if *spelled { None } else { *target };
                 let args = target.iter().chain(args).map(|arg| self.plan_node(*arg)).collect::<Result<Vec<_>, _>>()?;
                 plan_call(function, overloads, args)
@@ -117,28 +115,28 @@ impl<'a> Planner<'a> {
         Ok(constants.map_or_else(|| PlanNode::Map(planned.into()), made))
     }
 
-    fn plan_comprehension(&mut self, fold: &'a ast::ComprehensionExpr) -> Result<PlanNode, EvalError> {
+    fn plan_comprehension(&mut self, fold: &'a ast::Comprehension) -> Result<PlanNode, EvalError> {
         let init = self.plan_node(fold.init)?;
         let range = self.plan_node(fold.range)?;
         let slot = self.slots;
         self.slots += 3;
         self.locals = self.locals.max(self.slots);
         let depth = self.scopes.len();
-        self.scopes.push(ComprehensionScope { name: &fold.accu, slot, take: false });
-        self.scopes.push(ComprehensionScope { name: &fold.iter, slot: slot + 1, take: false });
+        self.scopes.push(FoldScope { name: &fold.accu, slot, take: false });
+        self.scopes.push(FoldScope { name: &fold.iter, slot: slot + 1, take: false });
         if let Some(name) = &fold.iter2 {
-            self.scopes.push(ComprehensionScope { name, slot: slot + 2, take: false });
+            self.scopes.push(FoldScope { name, slot: slot + 2, take: false });
         }
         let condition = self.plan_node(fold.condition)?;
         // A macro's accumulator is read once in each step and then replaced.
-        self.scopes[depth].take = &*fold.accu == ACCUMULATOR_NAME;
+        self.scopes[depth].take = &*fold.accu == ACCUMULATOR;
         let step = self.plan_node(fold.step)?;
         self.scopes.truncate(depth + 1);
         let result = self.plan_node(fold.result)?;
         self.scopes.truncate(depth);
         self.slots = slot;
         let two = fold.iter2.is_some();
-        Ok(PlanNode::Fold(Box::new(ComprehensionPlan { range, two, slot, init, condition, step, result })))
+        Ok(PlanNode::Fold(Box::new(FoldPlan { range, two, slot, init, condition, step, result })))
     }
 }
 
@@ -211,12 +209,8 @@ fn plan_call(
         (function.name, &args[..])
     {
         let regex = library::compile_regex(pattern)?;
-        return Ok(PlanNode::Matches(Box::new(RegexMatch {
-            regex,
-            function: function.name,
-            price,
-            args: args.into(),
-        })));
+        let (function, args) = (function.name, args.into());
+        return Ok(PlanNode::Matches(Box::new(RegexMatch { regex, function, price, args })));
     }
     Ok(PlanNode::Call(Box::new(FunctionCall { function, price, args: args.into() })))
 }

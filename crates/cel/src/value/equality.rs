@@ -37,11 +37,11 @@ pub(crate) fn compare_values(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
         (Value::Int(a), Value::Uint(b)) => i128::from(*a).cmp(&i128::from(*b)),
         (Value::Uint(a), Value::Int(b)) => i128::from(*a).cmp(&i128::from(*b)),
         (Value::Double(a), Value::Double(b)) => return a.partial_cmp(b),
-        (Value::Double(a), Value::Int(b)) => return compare_double_with_int(*a, i128::from(*b)),
-        (Value::Double(a), Value::Uint(b)) => return compare_double_with_int(*a, i128::from(*b)),
-        (Value::Int(a), Value::Double(b)) => return compare_double_with_int(*b, i128::from(*a)).map(Ordering::reverse),
+        (Value::Double(a), Value::Int(b)) => return compare_double(*a, i128::from(*b)),
+        (Value::Double(a), Value::Uint(b)) => return compare_double(*a, i128::from(*b)),
+        (Value::Int(a), Value::Double(b)) => return compare_double(*b, i128::from(*a)).map(Ordering::reverse),
         (Value::Uint(a), Value::Double(b)) => {
-            return compare_double_with_int(*b, i128::from(*a)).map(Ordering::reverse);
+            return compare_double(*b, i128::from(*a)).map(Ordering::reverse);
         }
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::String(a), Value::String(b)) => (**a).cmp(&**b),
@@ -53,7 +53,7 @@ pub(crate) fn compare_values(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
 }
 
 /// Compares a double with an integer, which is rounded to a double.
-fn compare_double_with_int(a: f64, b: i128) -> Option<Ordering> {
+fn compare_double(a: f64, b: i128) -> Option<Ordering> {
     a.partial_cmp(&(b as f64))
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn concat_lists<'a>(a: ListValue<'a>, b: &ListValue<'a>) -> ListValue
 }
 
 /// Inserts a key into a map; fails if the key exists.
-pub(crate) fn insert_map_entry<'a>(
+pub(crate) fn insert_entry<'a>(
     target: MapValue<'a>,
     key: &Value<'a>,
     value: Value<'a>,

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use ferry_cel::{
-    AuthorizationCheck, AuthorizationDecision, Authorizer, CheckTarget, CostEstimate, Environment, ObjectType, Schema,
+    AuthorizationCheck, AuthorizationDecision, Authorizer, CheckTarget, Environment, Estimate, ObjectType, Schema,
     SchemaType, SizeEstimator, Type, Value,
 };
 use serde_json::{Map as Object, Value as Json, json};
@@ -47,7 +47,7 @@ impl TestFixture {
 }
 
 impl SizeEstimator for TestFixture {
-    fn estimate_size(&self, path: &[&str]) -> Option<CostEstimate> {
+    fn estimate_size(&self, path: &[&str]) -> Option<Estimate> {
         let (first, rest) = path.split_first()?;
         if *first != "self" {
             return None;
@@ -56,12 +56,12 @@ impl SizeEstimator for TestFixture {
         for step in rest {
             at = match *step {
                 "@items" | "@values" => at.element.as_deref()?,
-                "@keys" if matches!(at.form, SchemaType::Map) => return Some(CostEstimate { min: 0, max: 0 }),
+                "@keys" if matches!(at.form, SchemaType::Map) => return Some(Estimate { min: 0, max: 0 }),
                 "@keys" | "@indices" => return None,
                 name => at.fields.get(&*ferry_cel::unescape_identifier(name)?)?,
             };
         }
-        Some(CostEstimate { min: 0, max: at.most })
+        Some(Estimate { min: 0, max: at.most })
     }
 }
 

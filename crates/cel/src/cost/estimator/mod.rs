@@ -5,10 +5,10 @@ mod call_cost;
 
 use std::collections::HashMap;
 
-use super::{CostEstimate, LIST_CREATION_COST, MAP_CREATION_COST, STRUCT_CREATION_COST};
+use super::{Estimate, LIST_COST, MAP_COST, STRUCT_COST};
 use crate::{
-    ast::{ACCUMULATOR_NAME, Ast, ComprehensionExpr, Expr, ExprId, Literal},
-    checker::{CheckedExpr, ReferenceInfo},
+    ast::{ACCUMULATOR, Ast, Comprehension, Expr, ExprId, Literal},
+    checker::{CheckedExpr, Reference},
     types::Type,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 pub trait SizeEstimator {
     /// Returns the size of the value at a path: a variable, then fields, `@items`, `@values` or `@keys`. `None` if
     /// unknown.
-    fn estimate_size(&self, path: &[&str]) -> Option<CostEstimate>;
+    fn estimate_size(&self, path: &[&str]) -> Option<Estimate>;
 }
 
 /// Size estimator without any size bounds.
@@ -24,14 +24,14 @@ pub trait SizeEstimator {
 pub struct UnboundedSizes;
 
 impl SizeEstimator for UnboundedSizes {
-    fn estimate_size(&self, _: &[&str]) -> Option<CostEstimate> {
+    fn estimate_size(&self, _: &[&str]) -> Option<Estimate> {
         None
     }
 }
 
 impl CheckedExpr {
     /// Estimates the minimum and maximum cost of evaluation.
-    pub fn estimate_cost(&self, sizes: &dyn SizeEstimator) -> CostEstimate {
+    pub fn estimate_cost(&self, sizes: &dyn SizeEstimator) -> Estimate {
         let mut estimate = CostEstimator {
             checked: self,
             sizes,
@@ -46,13 +46,13 @@ impl CheckedExpr {
 
 /// Size estimates of the keys and values of a list or map.
 #[derive(Clone, Copy)]
-pub(super) struct EntrySizeEstimate {
+pub(super) struct EntrySizes {
     list: bool,
-    key: CostEstimate,
-    pub(super) value: CostEstimate,
+    key: Estimate,
+    pub(super) value: Estimate,
 }
 
-impl EntrySizeEstimate {
+impl EntrySizes {
     pub(super) fn union(self, other: Self) -> Self {
         Self { list: self.list, key: self.key.union(other.key), value: self.value.union(other.value) }
     }
@@ -64,30 +64,30 @@ pub(super) type NodePath<'a> = Vec<&'a str>;
 struct LocalEstimate<'a> {
     name: &'a str,
     path: NodePath<'a>,
-    size: Option<CostEstimate>,
-    entries: Option<EntrySizeEstimate>,
+    size: Option<Estimate>,
+    entries: Option<EntrySizes>,
 }
 
 pub(super) struct CostEstimator<'a> {
     pub(super) checked: &'a CheckedExpr,
     sizes: &'a dyn SizeEstimator,
     paths: HashMap<ExprId, NodePath<'a>>,
-    computed: HashMap<ExprId, CostEstimate>,
-    entries: HashMap<ExprId, EntrySizeEstimate>,
+    computed: HashMap<ExprId, Estimate>,
+    entries: HashMap<ExprId, EntrySizes>,
     locals: Vec<LocalEstimate<'a>>,
 }
 
 /// An argument of a call with its type, path and size estimate.
-pub(super) struct CallArgument<'a> {
+pub(super) struct CallArg<'a> {
     pub(super) id: ExprId,
     pub(super) path: NodePath<'a>,
-    pub(super) size: Option<CostEstimate>,
-    pub(super) cost: CostEstimate,
+    pub(super) size: Option<Estimate>,
+    pub(super) cost: Estimate,
 }
 
-impl CallArgument<'_> {
-    pub(super) fn size_or_unknown(&self) -> CostEstimate {
-        self.size.unwrap_or(CostEstimate::UNKNOWN)
+impl CallArg<'_> {
+    pub(super) fn known_size(&self) -> Estimate {
+        self.size.unwrap_or(Estimate::UNKNOWN)
     }
 }
 
@@ -104,53 +104,51 @@ impl<'a> CostEstimator<'a> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
-    fn cost_expr(&mut self, id: ExprId) -> CostEstimate {
+    fn cost_expr(&mut self, id: ExprId) -> Estimate {
         let ast = self.checked_ast();
         match ast.expr(id) {
-            Expr::Missing | Expr::Literal(_) => CostEstimate::ZERO,
+            Expr::Missing | Expr::Literal(_) => Estimate::ZERO,
             // The estimate prices a type identifier as a variable, although evaluation treats it as a constant.
             Expr::Ident(name) => {
                 let path = self.find_local(name).map_or_else(|| vec![&**name], |local| local.path.clone());
                 self.paths.insert(id, path);
-                CostEstimate::ONE
+                Estimate::ONE
             }
             Expr::Select { operand, field, test } => self.cost_select(id, *operand, field, *test),
             Expr::Call { function, target, args } => self.cost_call(id, function, *target, args),
             Expr::List(items) => {
-                let mut value =
-                    if items.is_empty() { CostEstimate::ZERO } else { CostEstimate { min: u64::MAX, max: 0 } };
-                let mut sum = CostEstimate::fixed(LIST_CREATION_COST);
+                let mut value = if items.is_empty() { Estimate::ZERO } else { Estimate { min: u64::MAX, max: 0 } };
+                let mut sum = Estimate::fixed(LIST_COST);
                 for item in items {
                     sum = sum.add(self.cost_expr(item.value));
-                    value = value.union(self.size_or_unknown(item.value));
+                    value = value.union(self.known_size(item.value));
                 }
-                self.entries.insert(id, EntrySizeEstimate { list: true, key: CostEstimate::ONE, value });
+                self.entries.insert(id, EntrySizes { list: true, key: Estimate::ONE, value });
                 sum
             }
             Expr::Map(entries) => {
-                let start =
-                    if entries.is_empty() { CostEstimate::ZERO } else { CostEstimate { min: u64::MAX, max: 0 } };
-                let (mut key, mut value, mut sum) = (start, start, CostEstimate::fixed(MAP_CREATION_COST));
+                let start = if entries.is_empty() { Estimate::ZERO } else { Estimate { min: u64::MAX, max: 0 } };
+                let (mut key, mut value, mut sum) = (start, start, Estimate::fixed(MAP_COST));
                 for entry in entries {
                     sum = sum.add(self.cost_expr(entry.key)).add(self.cost_expr(entry.value));
-                    key = key.union(self.size_or_unknown(entry.key));
-                    value = value.union(self.size_or_unknown(entry.value));
+                    key = key.union(self.known_size(entry.key));
+                    value = value.union(self.known_size(entry.value));
                 }
-                self.entries.insert(id, EntrySizeEstimate { list: false, key, value });
+                self.entries.insert(id, EntrySizes { list: false, key, value });
                 sum
             }
-            Expr::Struct { fields, .. } => fields
-                .iter()
-                .fold(CostEstimate::fixed(STRUCT_CREATION_COST), |sum, field| sum.add(self.cost_expr(field.value))),
+            Expr::Struct { fields, .. } => {
+                fields.iter().fold(Estimate::fixed(STRUCT_COST), |sum, field| sum.add(self.cost_expr(field.value)))
+            }
             Expr::Fold(fold) if fold.is_binding(ast) => self.cost_binding(id, fold),
             Expr::Fold(fold) => self.cost_comprehension(id, fold),
         }
     }
 
-    fn cost_select(&mut self, id: ExprId, operand: ExprId, field: &'a str, test: bool) -> CostEstimate {
-        if !matches!(self.checked.references[id as usize], ReferenceInfo::None) {
+    fn cost_select(&mut self, id: ExprId, operand: ExprId, field: &'a str, test: bool) -> Estimate {
+        if !matches!(self.checked.references[id as usize], Reference::None) {
             // A variable or type with a qualified name; its size is unknown.
-            return CostEstimate::ONE;
+            return Estimate::ONE;
         }
         let cost = self.cost_expr(operand);
         if test {
@@ -160,32 +158,32 @@ impl<'a> CostEstimator<'a> {
         path.push(field);
         self.paths.insert(id, path);
         match self.expr_type(operand) {
-            Type::Map(_) | Type::Object(_) => cost.add(CostEstimate::ONE),
-            Type::Native(_) if !self.expr_type(operand).is_opaque() => cost.add(CostEstimate::ONE),
+            Type::Map(_) | Type::Object(_) => cost.add(Estimate::ONE),
+            Type::Native(_) if !self.expr_type(operand).is_opaque() => cost.add(Estimate::ONE),
             _ => cost,
         }
     }
 
-    fn cost_call(&mut self, id: ExprId, name: &str, target: Option<ExprId>, args: &[ExprId]) -> CostEstimate {
+    fn cost_call(&mut self, id: ExprId, name: &str, target: Option<ExprId>, args: &[ExprId]) -> Estimate {
         if let ("dyn", [arg]) = (name, args) {
             let cost = self.cost_expr(*arg);
             self.copy_estimates(id, *arg);
-            return cost.add(CostEstimate::ONE);
+            return cost.add(Estimate::ONE);
         }
         let mut arguments: Vec<_> = args.iter().map(|arg| self.cost_argument(*arg)).collect();
-        let ReferenceInfo::Function { function, overloads, spelled } = &self.checked.references[id as usize] else {
-            return CostEstimate::ZERO;
+        let Reference::Function { function, overloads, spelled } = &self.checked.references[id as usize] else {
+            return Estimate::ZERO;
         };
         if name == "_&&_" || name == "_||_" {
             let max = arguments.iter().fold(0u64, |sum, arg| sum.saturating_add(arg.cost.max));
-            return CostEstimate { min: arguments[0].cost.min, max };
+            return Estimate { min: arguments[0].cost.min, max };
         }
         let target = if *spelled { None } else { target.map(|target| self.cost_argument(target)) };
-        let mut cost: Option<CostEstimate> = None;
-        let mut size: Option<CostEstimate> = None;
+        let mut cost: Option<Estimate> = None;
+        let mut size: Option<Estimate> = None;
         for overload in overloads.iter() {
             let (found, made) =
-                call_cost::estimate_call_cost(self, id, function.name, overload, target.as_ref(), &arguments);
+                call_cost::estimate_call(self, id, function.name, overload, target.as_ref(), &arguments);
             cost = Some(cost.map_or(found, |cost| cost.union(found)));
             size = match (size, made) {
                 (Some(size), Some(made)) => Some(size.union(made)),
@@ -200,7 +198,7 @@ impl<'a> CostEstimator<'a> {
             self.computed.insert(id, size);
         }
         arguments.clear();
-        target.map_or(CostEstimate::ZERO, |target| target.cost).add(cost.unwrap_or(CostEstimate::ZERO))
+        target.map_or(Estimate::ZERO, |target| target.cost).add(cost.unwrap_or(Estimate::ZERO))
     }
 
     /// Propagates the element path and sizes of an index operation's operand to its result.
@@ -209,8 +207,8 @@ impl<'a> CostEstimator<'a> {
         id: ExprId,
         overload: &str,
         args: &[ExprId],
-        size: Option<CostEstimate>,
-    ) -> Option<CostEstimate> {
+        size: Option<Estimate>,
+    ) -> Option<Estimate> {
         let step = match overload {
             "index_list" => "@items",
             "index_map" => "@values",
@@ -224,15 +222,15 @@ impl<'a> CostEstimator<'a> {
         size
     }
 
-    fn cost_argument(&mut self, id: ExprId) -> CallArgument<'a> {
+    fn cost_argument(&mut self, id: ExprId) -> CallArg<'a> {
         let cost = self.cost_expr(id);
         let path = self.node_path(id);
-        let path = if path.first() == Some(&ACCUMULATOR_NAME) { Vec::new() } else { path };
+        let path = if path.first() == Some(&ACCUMULATOR) { Vec::new() } else { path };
         let size = self.estimate_size(id);
-        CallArgument { id, path, size, cost }
+        CallArg { id, path, size, cost }
     }
 
-    fn cost_binding(&mut self, id: ExprId, fold: &'a ComprehensionExpr) -> CostEstimate {
+    fn cost_binding(&mut self, id: ExprId, fold: &'a Comprehension) -> Estimate {
         let mut sum = self.cost_expr(fold.range).add(self.cost_expr(fold.init));
         self.push_local(&fold.accu, fold.init);
         sum = sum.add(self.cost_expr(fold.result));
@@ -251,7 +249,7 @@ impl<'a> CostEstimator<'a> {
         self.locals.push(local);
     }
 
-    fn cost_comprehension(&mut self, id: ExprId, fold: &'a ComprehensionExpr) -> CostEstimate {
+    fn cost_comprehension(&mut self, id: ExprId, fold: &'a Comprehension) -> Estimate {
         let ast = self.checked_ast();
         let mut sum = self.cost_expr(fold.range).add(self.cost_expr(fold.init));
         self.push_local(&fold.accu, fold.init);
@@ -260,18 +258,9 @@ impl<'a> CostEstimator<'a> {
         let list = entries.map_or(matches!(self.expr_type(fold.range), Type::List(_)), |entries| entries.list);
         match &fold.iter2 {
             Some(second) => {
-                self.push_element(
-                    &fold.iter,
-                    fold.range,
-                    if list { "@indices" } else { "@keys" },
-                    entries.map(|e| e.key),
-                );
-                self.push_element(
-                    second,
-                    fold.range,
-                    if list { "@items" } else { "@values" },
-                    entries.map(|e| e.value),
-                );
+                let (first, rest) = if list { ("@indices", "@items") } else { ("@keys", "@values") };
+                self.push_element(&fold.iter, fold.range, first, entries.map(|e| e.key));
+                self.push_element(second, fold.range, rest, entries.map(|e| e.value));
             }
             None if list => self.push_element(&fold.iter, fold.range, "@items", entries.map(|e| e.value)),
             None => self.push_element(&fold.iter, fold.range, "@keys", entries.map(|e| e.key)),
@@ -280,7 +269,7 @@ impl<'a> CostEstimator<'a> {
         self.locals.truncate(depth);
         sum = sum.add(self.cost_expr(fold.result));
         self.locals.pop();
-        let count = self.size_or_unknown(fold.range);
+        let count = self.known_size(fold.range);
         match ast.expr(fold.init) {
             Expr::Literal(_) => {
                 if let Some(size) = self.estimate_size(fold.init) {
@@ -298,7 +287,7 @@ impl<'a> CostEstimator<'a> {
         sum.add(count.multiply(each))
     }
 
-    fn push_element(&mut self, name: &'a str, range: ExprId, step: &'static str, size: Option<CostEstimate>) {
+    fn push_element(&mut self, name: &'a str, range: ExprId, step: &'static str, size: Option<Estimate>) {
         let mut path = self.node_path(range);
         path.push(step);
         self.locals.push(LocalEstimate { name, path, size, entries: None });
@@ -314,7 +303,7 @@ impl<'a> CostEstimator<'a> {
     }
 
     /// Returns the size estimate of a node, if known.
-    pub(super) fn estimate_size(&mut self, id: ExprId) -> Option<CostEstimate> {
+    pub(super) fn estimate_size(&mut self, id: ExprId) -> Option<Estimate> {
         if let Some(size) = self.computed.get(&id) {
             return Some(*size);
         }
@@ -328,14 +317,14 @@ impl<'a> CostEstimator<'a> {
             _ => None,
         };
         if let Some(own) = own {
-            return Some(CostEstimate::fixed(own as u64));
+            return Some(Estimate::fixed(own as u64));
         }
         if let Some(size) = self.declared_size(&self.node_path(id)) {
             self.computed.insert(id, size);
             return Some(size);
         }
         if is_scalar(self.expr_type(id)) {
-            return Some(CostEstimate::ONE);
+            return Some(Estimate::ONE);
         }
         match ast.expr(id) {
             Expr::Ident(name) => self.find_local(name).and_then(|local| local.size),
@@ -344,15 +333,15 @@ impl<'a> CostEstimator<'a> {
     }
 
     /// Returns the size that the schema declares for a path.
-    pub(super) fn declared_size(&self, path: &[&str]) -> Option<CostEstimate> {
+    pub(super) fn declared_size(&self, path: &[&str]) -> Option<Estimate> {
         if path.is_empty() { None } else { self.sizes.estimate_size(path) }
     }
 
-    fn size_or_unknown(&mut self, id: ExprId) -> CostEstimate {
-        self.estimate_size(id).unwrap_or(CostEstimate::UNKNOWN)
+    fn known_size(&mut self, id: ExprId) -> Estimate {
+        self.estimate_size(id).unwrap_or(Estimate::UNKNOWN)
     }
 
-    pub(super) fn entries_of(&self, id: ExprId) -> Option<EntrySizeEstimate> {
+    pub(super) fn entries_of(&self, id: ExprId) -> Option<EntrySizes> {
         if let Some(entries) = self.entries.get(&id) {
             return Some(*entries);
         }
@@ -362,7 +351,7 @@ impl<'a> CostEstimator<'a> {
         }
     }
 
-    pub(super) fn set_entries(&mut self, id: ExprId, entries: Option<EntrySizeEstimate>) {
+    pub(super) fn set_entries(&mut self, id: ExprId, entries: Option<EntrySizes>) {
         if let Some(entries) = entries {
             self.entries.insert(id, entries);
         }
@@ -376,7 +365,7 @@ impl<'a> CostEstimator<'a> {
     }
 
     /// Returns the value of an argument that is an integer literal.
-    pub(super) fn integer_literal(&self, id: ExprId) -> Option<u64> {
+    pub(super) fn int_literal(&self, id: ExprId) -> Option<u64> {
         match self.checked_ast().expr(id) {
             Expr::Literal(Literal::Int(number)) => Some((*number).max(0) as u64),
             _ => None,
