@@ -8,7 +8,9 @@ use std::{
 use api::{Value, meta};
 use apiserver_core::{cache_index::Indexer, loopback::ObjectKey};
 
-use super::{ClientCertificate, OWN_GROUP, remote::AggregatedServer};
+use rustls::client::ResolvesClientCert;
+
+use super::{OWN_GROUP, remote::AggregatedServer};
 
 /// The API service of the core group.
 const LEGACY_SERVICE: &str = "v1.";
@@ -45,7 +47,7 @@ pub struct AvailableCondition {
 
 /// The API services by name and path.
 pub struct ApiServiceIndex {
-    certificate: Option<ClientCertificate>,
+    certificate: Option<Arc<dyn ResolvesClientCert>>,
     services: BTreeMap<String, Arc<ApiService>>,
     /// Remote API services by `group/version`.
     by_group_version: HashMap<String, Arc<ApiService>>,
@@ -56,7 +58,7 @@ pub struct ApiServiceIndex {
 
 impl ApiServiceIndex {
     /// Creates an empty index.
-    pub fn new(certificate: Option<ClientCertificate>) -> Self {
+    pub fn new(certificate: Option<Arc<dyn ResolvesClientCert>>) -> Self {
         Self { certificate, services: BTreeMap::new(), by_group_version: HashMap::new(), legacy: None, generation: 0 }
     }
 

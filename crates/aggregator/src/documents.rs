@@ -6,12 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use api::{
-    Map, Value,
-    cached_document::CachedDocument,
-    document_cache::DocumentName,
-    meta, openapi,
-};
+use api::{Map, Value, cached_document::CachedDocument, document_cache::DocumentName, meta, openapi};
 use serde_json::json;
 
 use super::{Aggregator, ApiService, order};

@@ -6,7 +6,6 @@
 
 mod api_service_index;
 mod available;
-mod certificate;
 mod check;
 mod discovery_cache;
 mod documents;
@@ -28,7 +27,7 @@ use apiserver_core::{
     storage::ObjectStorage,
 };
 pub use available::run_availability;
-pub use certificate::{CertificateError, ClientCertificate};
+use rustls::client::ResolvesClientCert;
 use store::{CacheWatcher, WatchCache};
 use tokio_util::sync::CancellationToken;
 
@@ -45,8 +44,8 @@ const UNAVAILABLE_TOTAL: &str =
 /// Options of the connections to aggregated API servers.
 #[derive(Clone, Debug, Default)]
 pub struct AggregationOptions {
-    /// The front-proxy client certificate.
-    pub certificate: Option<ClientCertificate>,
+    /// The front-proxy client certificate, by which aggregated servers trust the `X-Remote-*` headers.
+    pub certificate: Option<Arc<dyn ResolvesClientCert>>,
     /// Whether redirects of aggregated servers are returned to clients.
     pub redirects: bool,
 }

@@ -9,9 +9,7 @@ use apiserver_core::{
     services::{ResolveError, ServiceResolver},
 };
 use http::Uri;
-use rustls::ClientConfig;
-
-use super::ClientCertificate;
+use rustls::{ClientConfig, client::ResolvesClientCert};
 
 /// An aggregated server without a usable TLS configuration. The text is returned to every client request.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +50,11 @@ pub struct AggregatedServer {
 
 impl AggregatedServer {
     /// Creates the server of an `APIService` spec. Returns `before` if it is unchanged, which keeps its connections.
-    pub fn new(spec: &Value, certificate: Option<&ClientCertificate>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+    pub fn new(
+        spec: &Value,
+        certificate: Option<&Arc<dyn ResolvesClientCert>>,
+        before: Option<&Arc<Self>>,
+    ) -> Option<Arc<Self>> {
         let service = meta::value_at(spec, &["service"]).filter(|service| service.is_object())?;
         let text = |field: &str| meta::string_at(service, &[field]).to_owned();
         let port = meta::value_at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
@@ -87,7 +89,7 @@ pub fn build_url(authority: &str, path: &str) -> Result<Uri, http::Error> {
 fn build_tls_config(
     bundle: &str,
     insecure: bool,
-    certificate: Option<&ClientCertificate>,
+    certificate: Option<&Arc<dyn ResolvesClientCert>>,
 ) -> Result<Arc<ClientConfig>, RemoteError> {
     if insecure && !bundle.is_empty() {
         return Err(RemoteError::InsecureWithBundle);
@@ -97,7 +99,7 @@ fn build_tls_config(
         error => RemoteError::CaBundle(error),
     })?;
     if let Some(certificate) = certificate {
-        certificate.install_in(&mut config);
+        config.client_auth_cert_resolver = certificate.clone();
     }
     Ok(if insecure { without_verification(&config) } else { Arc::new(config) })
 }

@@ -41,7 +41,7 @@ impl RequestDeadline {
 
 fn timeout_status() -> Status {
     let message = "Timeout: request did not complete within the allotted timeout".to_owned();
-    Status { code: 504, reason: "Timeout", message, details: Some(Value::Object(Map::new())), continue_token: None }
+    Status::new(504, "Timeout", message).with_details(Value::Object(Map::new()))
 }
 
 /// Parses a Go duration such as `1m30s` or `500ms`; a negative one is zero.

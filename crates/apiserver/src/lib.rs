@@ -32,12 +32,12 @@ mod watch;
 
 use std::{
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll},
 };
 
 pub use admission::{AdmissionOptions, PluginFlagError};
-pub use aggregator::{AggregationOptions, CertificateError, ClientCertificate};
+pub use aggregator::AggregationOptions;
 pub use apiserver_core::{
     Body, BodyError, Caller, User,
     audit::annotate,
@@ -129,6 +129,8 @@ struct ServerState {
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<TokenIssuer>>,
     authenticator: Arc<authn::ReloadableAuthenticator>,
+    /// The configuration of the current authenticators.
+    authentication: Mutex<AuthenticationConfig>,
     impersonation_modes: impersonate::LastModeCache,
     /// `None` if auditing is disabled.
     auditor: Option<Arc<audit::Auditor>>,
@@ -227,6 +229,7 @@ impl Server {
             flow_controller: Arc::new(flow),
             aggregator: Arc::new(aggregator),
             usage,
+            authentication: Mutex::new(settings.authentication.clone()),
             reloads: reload::ReloadMetrics::default(),
             options: settings,
             built_in_documents: pages,

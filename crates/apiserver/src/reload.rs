@@ -1,19 +1,18 @@
-//! Reloads the authentication and authorization configuration files when they change. An invalid file is logged and
-//! counted, and the previous configuration stays in effect.
+//! Reloads the authentication and authorization configuration files and the CA bundles of client certificates when they
+//! change. An invalid file is logged and counted, and the previous configuration stays in effect.
 //!
 //! As upstream, a reloaded authorization configuration may only name authorizer types that were enabled at start,
 //! besides webhooks; a reloaded authentication configuration replaces issuers and anonymous access.
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use apiserver_core::{metrics::MetricsPage, storage::ObjectStorage};
-use authn::{AuthenticationFile, Authenticator};
+use authn::{AuthenticationConfig, AuthenticationFile, Authenticator, CaBundle, ClientCertificateVerifier};
 use authz::{AuthorizationMode, config};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -40,63 +39,110 @@ pub struct ReloadOptions {
     pub authorization: Option<WatchedFile>,
     /// `--authentication-config`, and the issuers that are this server's own.
     pub authentication: Option<(WatchedFile, Vec<String>)>,
+    /// `--client-ca-file`.
+    pub client_ca: Option<WatchedFile>,
+    /// `--requestheader-client-ca-file`.
+    pub proxy_ca: Option<WatchedFile>,
+    /// The listener's verifier, which requests certificates of these CAs.
+    pub client_verifier: Option<Arc<ClientCertificateVerifier>>,
     /// Time between reads.
     pub period: Duration,
 }
 
 impl Default for ReloadOptions {
     fn default() -> Self {
-        Self { authorization: None, authentication: None, period: RELOAD_PERIOD }
+        let (authorization, authentication, client_ca, proxy_ca) = (None, None, None, None);
+        let (client_verifier, period) = (None, RELOAD_PERIOD);
+        Self { authorization, authentication, client_ca, proxy_ca, client_verifier, period }
     }
+}
+
+/// A file that is reloaded.
+#[derive(Clone, Copy)]
+enum ReloadedFile<'a> {
+    Authorization,
+    Authentication { own_issuers: &'a [String] },
+    ClientCa,
+    ProxyCa,
 }
 
 /// Reloads the files until `shutdown`.
 pub async fn run_reload(server: &Server, shutdown: &CancellationToken) {
-    let ReloadOptions { authorization, authentication, .. } = &server.shared.options.reload;
-    let authorization = async {
-        if let Some(watched) = authorization {
-            watch_file(server, shutdown, "authorization", watched, |text| server.reload_authorization(text)).await;
-        }
-    };
-    let authentication = async {
-        if let Some((watched, own)) = authentication {
-            watch_file(server, shutdown, "authentication", watched, |text| server.reload_authentication(text, own))
-                .await;
-        }
-    };
-    tokio::join!(authorization, authentication);
+    let ReloadOptions { authorization, authentication, client_ca, proxy_ca, .. } = &server.shared.options.reload;
+    let authentication = authentication.as_ref();
+    let authentication =
+        authentication.map(|(watched, own_issuers)| (ReloadedFile::Authentication { own_issuers }, watched));
+    let others = [
+        (ReloadedFile::Authorization, authorization),
+        (ReloadedFile::ClientCa, client_ca),
+        (ReloadedFile::ProxyCa, proxy_ca),
+    ];
+    let others = others.into_iter().filter_map(|(file, watched)| Some((file, watched.as_ref()?)));
+    let watches = others.chain(authentication).map(|(file, watched)| watch_file(server, shutdown, file, watched));
+    futures::future::join_all(watches).await;
 }
 
 /// The error of an unusable configuration file.
 type ReloadError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn watch_file(
-    server: &Server,
-    shutdown: &CancellationToken,
-    what: &'static str,
-    watched: &WatchedFile,
-    apply: impl Fn(&str) -> Result<(), ReloadError>,
-) {
+async fn watch_file(server: &Server, shutdown: &CancellationToken, kind: ReloadedFile<'_>, watched: &WatchedFile) {
     let mut last = watched.text.clone();
-    let period = server.shared.options.reload.period;
+    let (period, file) = (server.shared.options.reload.period, watched.file.display());
     while shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
-        let outcome = match fs::read_to_string(&watched.file) {
+        let outcome = match tokio::fs::read_to_string(&watched.file).await {
             Ok(text) if text == last => continue,
             Ok(text) => {
                 last = text;
-                apply(&last)
+                server.apply_reload(kind, &last).await
             }
             Err(error) => Err(error.into()),
         };
         match &outcome {
-            Ok(()) => tracing::info!(file = %watched.file.display(), "the configuration of {what} was read again"),
-            Err(why) => tracing::error!(file = %watched.file.display(), %why, "reloading {what} config"),
+            Ok(()) => tracing::info!(%file, "reload: file applied"),
+            Err(error) => tracing::error!(%file, %error, "reload: file rejected, keeping the current configuration"),
         }
-        server.shared.reloads.record_reload(what, outcome.is_ok().then_some(last.as_str()));
+        if let Some(name) = kind.metrics_name() {
+            server.shared.reloads.record_reload(name, outcome.is_ok().then_some(last.as_str()));
+        }
+    }
+}
+
+impl ReloadedFile<'_> {
+    /// The name in upstream's metrics, which count configuration files only.
+    fn metrics_name(self) -> Option<&'static str> {
+        match self {
+            ReloadedFile::Authorization => Some("authorization"),
+            ReloadedFile::Authentication { .. } => Some("authentication"),
+            ReloadedFile::ClientCa | ReloadedFile::ProxyCa => None,
+        }
     }
 }
 
 impl Server {
+    async fn apply_reload(&self, file: ReloadedFile<'_>, text: &str) -> Result<(), ReloadError> {
+        match file {
+            ReloadedFile::Authorization => self.reload_authorization(text),
+            ReloadedFile::Authentication { own_issuers } => {
+                let file = AuthenticationFile::parse(text, own_issuers)?;
+                self.reload_authentication(|config| {
+                    config.issuers = file.issuers;
+                    if let Some((anonymous, paths)) = file.anonymous {
+                        (config.anonymous, config.anonymous_paths) = (anonymous, paths);
+                    }
+                })
+                .map(drop)
+            }
+            ReloadedFile::ClientCa => {
+                let bundle = CaBundle::from_pem(text)?;
+                self.reload_ca_bundle(|config| config.client_ca = Some(bundle)).await
+            }
+            ReloadedFile::ProxyCa => {
+                let bundle = CaBundle::from_pem(text)?;
+                self.reload_ca_bundle(|config| config.proxy_ca = Some(bundle)).await
+            }
+        }
+    }
+
     /// Replaces the authorizers.
     fn reload_authorization(&self, text: &str) -> Result<(), ReloadError> {
         let policies = self.shared.options.authorization.modes.iter().find_map(|mode| match mode {
@@ -106,18 +152,28 @@ impl Server {
         Ok(self.authorizers().replace_modes(&config::parse_configuration(text, policies)?)?)
     }
 
-    /// Replaces the authenticators.
-    fn reload_authentication(&self, text: &str, own: &[String]) -> Result<(), ReloadError> {
-        let file = AuthenticationFile::parse(text, own)?;
-        let mut settings = self.shared.options.authentication.clone();
-        settings.issuers = file.issuers;
-        if let Some((anonymous, paths)) = file.anonymous {
-            (settings.anonymous, settings.anonymous_paths) = (anonymous, paths);
-        }
+    /// Replaces the authenticators by those of the changed configuration, and returns that.
+    fn reload_authentication(
+        &self,
+        change: impl FnOnce(&mut AuthenticationConfig),
+    ) -> Result<AuthenticationConfig, ReloadError> {
+        let mut current = self.shared.authentication.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = current.clone();
+        change(&mut config);
         let storage: Arc<dyn ObjectStorage> = self.shared.registry.clone();
-        let new = Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage)?;
-        self.shared.authenticator.replace(new);
-        Ok(())
+        self.shared.authenticator.replace(Authenticator::new(&config, self.shared.tokens.as_ref(), &storage)?);
+        current.clone_from(&config);
+        Ok(config)
+    }
+
+    /// Replaces a CA bundle: in the authenticators, in the handshake, and in the config map for extension API servers.
+    async fn reload_ca_bundle(&self, change: impl FnOnce(&mut AuthenticationConfig)) -> Result<(), ReloadError> {
+        let config = self.reload_authentication(change)?;
+        if let Some(verifier) = &self.shared.options.reload.client_verifier {
+            verifier.update_hints(&config);
+        }
+        let published = bootstrap::authentication::reconcile_config_maps(&self.shared.registry, &config).await;
+        Ok(published.map_err(|status| status.message)?)
     }
 }
 
@@ -180,10 +236,15 @@ mod tests {
     use apiserver_core::{
         User,
         attributes::{Attributes, AttributesTarget},
+        loopback,
     };
+    use rustls::server::danger::ClientCertVerifier;
 
     use super::*;
-    use crate::{AuthorizationOptions, ServerOptions, fixture};
+    use crate::{
+        AuthorizationOptions, ServerOptions, fixture,
+        tests::authn::{Signer, Subject},
+    };
 
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
 
@@ -291,12 +352,48 @@ mod tests {
             };
             server.authenticator().authenticate_request(&mut shown).await.is_ok()
         };
+        let authentication = ReloadedFile::Authentication { own_issuers: &[] };
         assert!(found().await);
-        server.reload_authentication(&file(false), &[]).unwrap();
+        server.apply_reload(authentication, &file(false)).await.unwrap();
         assert!(!found().await);
-        assert!(server.reload_authentication("kind: Pod", &[]).is_err());
+        assert!(server.apply_reload(authentication, "kind: Pod").await.is_err());
         assert!(!found().await, "the old one goes on counting");
-        server.reload_authentication(&file(true), &[]).unwrap();
+        server.apply_reload(authentication, &file(true)).await.unwrap();
         assert!(found().await);
+    }
+
+    #[tokio::test]
+    async fn reloaded_client_ca_is_verified_requested_and_published() {
+        let (old, new) = (Signer::new("old"), Signer::new("new"));
+        let mut settings = ServerOptions::default();
+        settings.authentication.client_ca = Some(old.authority());
+        let verifier = authn::client_verifier(&settings.authentication);
+        settings.reload.client_verifier = Some(verifier.clone());
+        let (server, _dir) = fixture::start_server(settings).await;
+        let is_known = async |signer: &Signer| {
+            let (mut headers, notes) = (http::HeaderMap::new(), authn::AuthenticationNotes::default());
+            let peer = signer.peer(&Subject { names: &["joe"], ..Subject::default() });
+            let mut request = authn::AuthenticationRequest {
+                headers: &mut headers,
+                peer: Some(&peer),
+                path: "/",
+                audiences: &Vec::new(),
+                notes,
+            };
+            server.authenticator().authenticate_request(&mut request).await.is_ok()
+        };
+        assert!(is_known(&old).await && !is_known(&new).await);
+        assert!(server.apply_reload(ReloadedFile::ClientCa, "no PEM").await.is_err());
+        assert!(is_known(&old).await && !is_known(&new).await);
+        server.apply_reload(ReloadedFile::ClientCa, &new.pem()).await.unwrap();
+        assert!(!is_known(&old).await && is_known(&new).await);
+        let wanted = AuthenticationConfig { client_ca: Some(new.authority()), ..AuthenticationConfig::default() };
+        let (hints, wanted) = (verifier.root_hint_subjects(), authn::client_verifier(&wanted));
+        let bytes =
+            |names: &[rustls::DistinguishedName]| names.iter().map(|name| name.as_ref().to_vec()).collect::<Vec<_>>();
+        assert_eq!(bytes(hints), bytes(wanted.root_hint_subjects()));
+        let config_maps = loopback::find_resource("", "v1", "configmaps").unwrap();
+        let published = server.registry().read_object(config_maps, "kube-system", "extension-apiserver-authentication");
+        assert_eq!(published.await.unwrap().0["data"]["client-ca-file"], new.pem());
     }
 }

@@ -13,7 +13,7 @@ use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use crate::{atomic, pki::ClusterPki, user_error::user_error};
+use crate::{atomic, pki::CertificatePair, user_error::user_error};
 
 /// A kubeconfig file.
 #[derive(Debug)]
@@ -76,13 +76,10 @@ impl Kubeconfig {
     }
 
     /// Sets cluster, user and context `name` and makes it the current one.
-    pub fn set(&mut self, name: &str, server: &str, pki: &ClusterPki) {
-        let encode = |pem: &str| Value::from(STANDARD.encode(pem));
-        let cluster = [("certificate-authority-data", encode(&pki.ca)), ("server", server.into())];
-        let user =
-            [("client-certificate-data", encode(&pki.admin.certificate)), ("client-key-data", encode(&pki.admin.key))];
+    pub fn set(&mut self, name: &str, server: &str, ca: &str, user: &CertificatePair) {
+        let cluster = [("certificate-authority-data", encode_pem(ca)), ("server", server.into())];
         *self.entry("clusters", name, "cluster") = mapping(cluster);
-        *self.entry("users", name, "user") = mapping(user);
+        self.set_user(name, user);
         // The context also holds the namespace that the user chose: only what is ours is set.
         let context = self.entry("contexts", name, "context");
         if !context.is_object() {
@@ -93,6 +90,13 @@ impl Kubeconfig {
         self.root.insert("current-context".into(), name.into());
         self.root.entry("apiVersion").or_insert("v1".into());
         self.root.entry("kind").or_insert("Config".into());
+    }
+
+    /// Sets the certificate of user `name`.
+    pub fn set_user(&mut self, name: &str, user: &CertificatePair) {
+        let pair =
+            [("client-certificate-data", encode_pem(&user.certificate)), ("client-key-data", encode_pem(&user.key))];
+        *self.entry("users", name, "user") = mapping(pair);
     }
 
     /// Removes cluster, user and context `name`; if it was the current one, `previous` is again, if it still exists.
@@ -159,26 +163,18 @@ fn mapping<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(key, value)| (key.into(), value)).collect())
 }
 
+fn encode_pem(pem: &str) -> Value {
+    STANDARD.encode(pem).into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::pki::CertificatePair;
 
-    fn pki() -> ClusterPki {
-        let pair = |name: &str| CertificatePair { certificate: format!("{name} crt"), key: format!("{name} key") };
-        ClusterPki {
-            ca: "ca".into(),
-            api_server: pair("a"),
-            kubelet_client: pair("b"),
-            kubelet: pair("c"),
-            admin: pair("admin"),
-            front_proxy_ca: "front-proxy-ca".into(),
-            front_proxy: pair("d"),
-            service_accounts: String::new(),
-            issued: Vec::new(),
-        }
+    fn admin() -> CertificatePair {
+        CertificatePair { certificate: "admin crt".into(), key: "admin key".into() }
     }
 
     const FOREIGN: &str = "\
@@ -202,7 +198,7 @@ unknown: {kept: [1, 2]}
         let path = directory.path().join("config");
         fs::write(&path, FOREIGN).unwrap();
         let mut merged = Kubeconfig::read(&path).unwrap();
-        merged.set("ferry", "https://127.0.0.1:6443", &pki());
+        merged.set("ferry", "https://127.0.0.1:6443", "ca", &admin());
         merged.write(None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
@@ -226,13 +222,13 @@ unknown: {kept: [1, 2]}
         Kubeconfig::read(&path).unwrap().check_place().unwrap();
         assert!(Kubeconfig::read(&directory.path().join("a/b/config")).unwrap().check_place().is_err());
         let mut first = Kubeconfig::read(&path).unwrap();
-        first.set("ferry", "https://127.0.0.1:6443", &pki());
+        first.set("ferry", "https://127.0.0.1:6443", "ca", &admin());
         first.root["contexts"][0]["context"]["namespace"] = "mine".into();
         first.write(None).unwrap();
         let text = format!("# a comment\n{}", fs::read_to_string(&path).unwrap());
         fs::write(&path, &text).unwrap();
         let mut second = Kubeconfig::read(&path).unwrap();
-        second.set("ferry", "https://127.0.0.1:6443", &pki());
+        second.set("ferry", "https://127.0.0.1:6443", "ca", &admin());
         second.write(None).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
@@ -255,7 +251,7 @@ unknown: {kept: [1, 2]}
         fs::write(&real, FOREIGN).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let mut config = Kubeconfig::read(&link).unwrap();
-        config.set("ferry", "https://127.0.0.1:6443", &pki());
+        config.set("ferry", "https://127.0.0.1:6443", "ca", &admin());
         config.write(None).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert!(fs::read_to_string(&real).unwrap().contains("current-context: ferry"));

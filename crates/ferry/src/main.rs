@@ -8,6 +8,7 @@ mod arguments;
 mod atomic;
 mod build_info;
 mod caller;
+mod certificate_renewal;
 mod cli;
 mod containerd;
 mod down;

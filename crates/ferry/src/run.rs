@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use apiserver::{
     AdmissionOptions, AggregationOptions, AuthenticationConfig, AuthorizationMode, AuthorizationOptions, CaBundle,
-    ClientCertificate, Server, ServerOptions, User,
+    ReloadOptions, Server, ServerOptions, User, WatchedFile,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
 use jiff::Timestamp;
@@ -21,6 +21,7 @@ use store::Store;
 use tokio::net::TcpListener;
 
 use crate::{
+    certificate_renewal::run_renewal,
     containerd::Containerd,
     instance::CONTEXT,
     kubeconfig::Kubeconfig,
@@ -82,6 +83,11 @@ async fn start_components(
         steps.warn(warning);
     }
 
+    let (renewed, certificates) = (options.clone(), pki.certificates.clone());
+    components.start("certificate renewal", |shutdown| async move {
+        run_renewal(renewed, certificates, shutdown).await;
+        Ok(())
+    });
     let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
     steps.step("controllers, scheduler", start_controllers_and_scheduler(options, &server, &pki, components)).await?;
     let client = in_process_client(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
@@ -127,7 +133,7 @@ async fn open_store(options: &UpOptions) -> anyhow::Result<(Arc<dyn Store>, Stri
 async fn prepare_certificates(options: &UpOptions) -> anyhow::Result<(ClusterPki, String)> {
     let pki = pki::prepare_pki(&options.instance.pki(), &options.names(), SystemTime::now())?;
     let mut admin = Kubeconfig::read(&options.instance.admin_kubeconfig())?;
-    admin.set(CONTEXT, &options.server_url(), &pki);
+    admin.set(CONTEXT, &options.server_url(), &pki.ca, &pki.admin);
     admin.write(None)?;
     let detail = match pki.issued.len() {
         0 => "found".to_owned(),
@@ -198,10 +204,12 @@ async fn api_server(
     components: &mut ComponentSet,
 ) -> anyhow::Result<(Server, String)> {
     let tokens = apiserver::TokenIssuer::new(TOKEN_ISSUER, &pki.service_accounts)?;
-    let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
+    let kubelet_tls = Arc::new(pki.certificates.kubelet_client_tls(&pki.ca)?);
     let config = apiserver::ServerConfig { store, kubelet_tls, tokens: Some(tokens) };
-    let settings = api_server_options(options, pki)?;
-    let tls = Arc::new(pki::api_server_tls(pki, apiserver::client_verifier(&settings.authentication))?);
+    let mut settings = api_server_options(options, pki)?;
+    let verifier = apiserver::client_verifier(&settings.authentication);
+    settings.reload.client_verifier = Some(verifier.clone());
+    let tls = Arc::new(pki.certificates.api_server_tls(verifier)?);
     let server = Server::with_options(config, settings).await?;
     let serving = server.clone();
     components.start("API server", |shutdown| async move {
@@ -226,7 +234,9 @@ fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<S
         bootstrap_tokens: true,
         ..Default::default()
     };
-    let certificate = ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key)?;
+    let certificate = pki.certificates.front_proxy.clone();
+    let watched =
+        |name: &str, text: &String| Some(WatchedFile { file: options.instance.pki().join(name), text: text.clone() });
     if options.initializers {
         apiserver::enable_initializers()?;
     }
@@ -236,6 +246,11 @@ fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<S
         authentication,
         aggregation: AggregationOptions { certificate: Some(certificate), ..AggregationOptions::default() },
         authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Node, AuthorizationMode::Rbac] },
+        reload: ReloadOptions {
+            client_ca: watched("ca.crt", &pki.ca),
+            proxy_ca: watched("front-proxy-ca.crt", &pki.front_proxy_ca),
+            ..ReloadOptions::default()
+        },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         admission: admission_options()?,
@@ -321,7 +336,7 @@ impl KubeletStart<'_> {
             pod_logs_dir: instance.pod_logs(),
             cgroup_root: format!("{}/kubepods", instance.cgroup()),
             listener: listener.into_std()?,
-            tls: Arc::new(pki::kubelet_tls(pki)?),
+            tls: Arc::new(pki.certificates.kubelet_tls(&pki.ca)?),
         };
         components
             .start("kubelet", |shutdown| async move { Ok(kubelet::run_kubelet(config, client, shutdown).await?) });
@@ -373,7 +388,7 @@ async fn write_kubeconfig(
     if kubeconfig.current_context() != Some(&context) {
         state.previous_context = kubeconfig.current_context().map(str::to_owned);
     }
-    kubeconfig.set(&context, &options.server_url(), pki);
+    kubeconfig.set(&context, &options.server_url(), &pki.ca, &pki.admin);
     kubeconfig.write(options.kubeconfig_owner)?;
     state.kubeconfig = Some(options.kubeconfig.clone());
     state.context = Some(context.clone());

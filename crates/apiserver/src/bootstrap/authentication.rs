@@ -11,15 +11,14 @@ use registry::Registry;
 use serde_json::{Map, json};
 
 use super::create_missing;
-use crate::ServerOptions;
 
 const NAMESPACE: &str = "kube-system";
 
 /// Creates missing config maps and updates the CA bundles.
-pub async fn reconcile_config_maps(registry: &Registry, settings: &ServerOptions) -> Result<(), Status> {
+pub async fn reconcile_config_maps(registry: &Registry, authentication: &AuthenticationConfig) -> Result<(), Status> {
     let (system, resource) = (LoopbackClient::new(registry), loopback::find_resource("", "v1", "configmaps")?);
     let place = ObjectKey { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };
-    let data = config_map_data(&settings.authentication);
+    let data = config_map_data(authentication);
     let object = json!({"metadata": {"name": place.name, "namespace": NAMESPACE}, "data": data});
     match system.read_object(place).await? {
         Some(mut current) => {

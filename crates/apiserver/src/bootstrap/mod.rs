@@ -3,7 +3,7 @@
 //! [`create_objects`] runs at every start, before the first request: it makes what is missing and adds what a newer policy has,
 //! and leaves what administrators changed. [`run_usage_sampler`] keeps up what must be kept up while the server runs.
 
-mod authentication;
+pub mod authentication;
 mod endpoints;
 mod flow_control;
 mod identity;
@@ -67,7 +67,7 @@ pub async fn create_objects(registry: &Registry, settings: &ServerOptions) -> Re
                 .map(|object| local_apis::create_api_service(registry, object))
         ),
         create_priority_classes(registry),
-        authentication::reconcile_config_maps(registry, settings),
+        authentication::reconcile_config_maps(registry, &settings.authentication),
     )?;
     Ok(())
 }

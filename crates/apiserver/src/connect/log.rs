@@ -75,8 +75,7 @@ async fn kubelet_error(target: &ResourceRequest, response: Response<Incoming>) -
         400 => Status::bad_request(text),
         404 => {
             let message = format!("the server could not find the requested resource ( pods/log {})", target.name);
-            let details = Some(json!({"name": target.name, "kind": "pods/log"}));
-            Status { code, reason: "NotFound", message, details, continue_token: None }
+            Status::new(code, "NotFound", message).with_details(json!({"name": target.name, "kind": "pods/log"}))
         }
         500 => Status::internal_error(text),
         _ => Status::from_code(code, text),

@@ -9,12 +9,15 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use client::certificates::ReloadingCertificate;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::danger::ClientCertVerifier,
     version::{TLS12, TLS13},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::options::ApiServerOptions;
 use crate::{
@@ -23,15 +26,20 @@ use crate::{
 };
 
 /// The serving TLS configuration, with optional client certificates.
-pub fn serving_config(options: &ApiServerOptions) -> anyhow::Result<Arc<ServerConfig>> {
-    let (chain, key) = match &options.files.serving {
-        Some((certificate, key)) => read_pair(certificate, key)?,
-        None => self_signed(options)?,
-    };
+pub fn serving_config(
+    options: &ApiServerOptions,
+    verifier: Arc<dyn ClientCertVerifier>,
+) -> anyhow::Result<Arc<ServerConfig>> {
     let versions: &[_] = if options.files.tls13_only { &[&TLS13] } else { &[&TLS13, &TLS12] };
     let builder = ServerConfig::builder_with_provider(crypto_provider()).with_protocol_versions(versions)?;
-    let builder = builder.with_client_cert_verifier(apiserver::client_verifier(&options.settings.authentication));
-    let mut config = builder.with_single_cert(chain, key)?;
+    let builder = builder.with_client_cert_verifier(verifier);
+    let mut config = match &options.files.serving {
+        Some(certificate) => builder.with_cert_resolver(certificate.clone()),
+        None => {
+            let (chain, key) = self_signed(options)?;
+            builder.with_single_cert(chain, key)?
+        }
+    };
     if options.settings.serving.http2 {
         config.alpn_protocols.push(b"h2".to_vec());
     }
@@ -47,14 +55,17 @@ pub fn kubelet_client(options: &ApiServerOptions) -> anyhow::Result<Arc<ClientCo
     let roots = authority.map_or_else(|| Ok(RootCertStore::empty()), |file| root_store([read_file(file)?.as_str()]))?;
     let builder = builder.with_root_certificates(roots);
     let config = match &options.files.kubelet_client {
-        Some((certificate, key)) => {
-            let (chain, key) = read_pair(certificate, key)?;
-            builder.with_client_auth_cert(chain, key)?
-        }
+        Some(certificate) => builder.with_client_cert_resolver(certificate.clone()),
         None => builder.with_no_client_auth(),
     };
     // Without an authority any certificate of a kubelet is taken, as upstream does.
     Ok(if authority.is_some() { Arc::new(config) } else { apiserver::without_verification(&config) })
+}
+
+/// Reads the files of certificates again when they change, until `shutdown`.
+pub async fn run_reload(certificates: Vec<Arc<ReloadingCertificate>>, shutdown: CancellationToken) {
+    futures::future::join_all(certificates.into_iter().map(|certificate| certificate.run(shutdown.clone()))).await;
+    shutdown.cancelled().await;
 }
 
 type TlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

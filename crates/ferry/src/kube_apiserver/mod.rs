@@ -64,11 +64,13 @@ async fn serve_until_signal(options: ApiServerOptions) -> anyhow::Result<()> {
     outcome
 }
 
-async fn start(options: ApiServerOptions, components: &mut ComponentSet) -> anyhow::Result<()> {
+async fn start(mut options: ApiServerOptions, components: &mut ComponentSet) -> anyhow::Result<()> {
     let (address, port) = (options.bind_address, options.port);
     let listener = TcpListener::bind((address, port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {address} port {port}"))?;
-    let tls = certificates::serving_config(&options)?;
+    let verifier = apiserver::client_verifier(&options.settings.authentication);
+    options.settings.reload.client_verifier = Some(verifier.clone());
+    let tls = certificates::serving_config(&options, verifier)?;
     let kubelet_tls = certificates::kubelet_client(&options)?;
     let store = tokio::time::timeout(options.storage_timeout, options.storage.open(&options.store_dir()))
         .await
@@ -77,6 +79,12 @@ async fn start(options: ApiServerOptions, components: &mut ComponentSet) -> anyh
         Server::with_options(apiserver::ServerConfig { store, kubelet_tls, tokens: options.tokens }, options.settings)
             .await?;
     tracing::info!(%address, port = listener.local_addr()?.port(), "serving");
+    let files = options.files;
+    let reloaded = [files.serving, files.kubelet_client, files.proxy_client].into_iter().flatten().collect();
+    components.start("certificate reload", |shutdown| async move {
+        certificates::run_reload(reloaded, shutdown).await;
+        Ok(())
+    });
     components.start("API server", |shutdown| async move {
         server.serve(listener, tls, shutdown).await;
         Ok(())

@@ -1,16 +1,18 @@
 //! The validated options of `kube-apiserver`.
 
-use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
-    AdmissionOptions, AggregationOptions, ClientCertificate, ComponentEndpoint, FlowControlOptions, IpNetwork,
-    ReloadOptions, ServerOptions, ServingOptions, ShutdownOptions, TokenIssuer, WatchedFile, served::ApiResourceConfig,
+    AdmissionOptions, AggregationOptions, ComponentEndpoint, FlowControlOptions, IpNetwork, ReloadOptions,
+    ServerOptions, ServingOptions, ShutdownOptions, TokenIssuer, WatchedFile, served::ApiResourceConfig,
 };
+use client::certificates::ReloadingCertificate;
 
 use super::{audit, authentication, authorization, flag_files::flag_path};
 use crate::{
     flags::{FlagError, ParsedFlags},
+    pki::crypto_provider,
     storage::{EtcdArguments, ResourceSyncDelay, StorageOptions, SyncDelayError},
     user_error::user_error,
 };
@@ -47,11 +49,13 @@ pub struct CertificateFiles {
     /// The directory of a self-signed certificate.
     pub cert_dir: PathBuf,
     /// The server's certificate and key.
-    pub serving: Option<(PathBuf, PathBuf)>,
+    pub serving: Option<Arc<ReloadingCertificate>>,
     /// Whether clients must speak TLS 1.3.
     pub tls13_only: bool,
     /// The client certificate for kubelets.
-    pub kubelet_client: Option<(PathBuf, PathBuf)>,
+    pub kubelet_client: Option<Arc<ReloadingCertificate>>,
+    /// The client certificate for aggregated servers.
+    pub proxy_client: Option<Arc<ReloadingCertificate>>,
     /// The CA of kubelets' certificates.
     pub kubelet_ca: Option<PathBuf>,
 }
@@ -68,15 +72,19 @@ impl ApiServerOptions {
             ));
         }
         let verbosity: i32 = given.value("v")?.unwrap_or_default();
+        let (files, mut settings) = (certificate_files(given)?, settings(given)?);
+        if let Some(certificate) = &files.proxy_client {
+            settings.aggregation.certificate = Some(certificate.clone());
+        }
         Ok(Self {
             bind_address: required_path(given, "bind-address")?,
             port: required_path(given, "secure-port")?,
             storage,
             data_dir: data_dir.unwrap_or_default(),
             storage_timeout: given.duration("storage-initialization-timeout")?,
-            files: certificate_files(given)?,
+            files,
             tokens: authentication::token_signer(given)?,
-            settings: settings(given)?,
+            settings,
             verbosity: if verbosity < 4 { 0 } else { 1 + u8::from(verbosity >= 6) },
         })
     }
@@ -105,6 +113,13 @@ fn pair(given: &ParsedFlags<'_>, certificate: &str, key: &str) -> anyhow::Result
         (None, None) => Ok(None),
         _ => bail!("--{certificate} and --{key} belong together: give both or neither"),
     }
+}
+
+/// Loads the certificate and key that two flags name.
+fn certificate(given: &ParsedFlags<'_>, file: &str, key: &str) -> anyhow::Result<Option<Arc<ReloadingCertificate>>> {
+    let Some((certificate, key_file)) = pair(given, file, key)? else { return Ok(None) };
+    let loaded = ReloadingCertificate::load(&certificate, &key_file, crypto_provider());
+    Ok(Some(loaded.with_context(|| format!("--{file} and --{key}"))?))
 }
 
 fn storage_options(given: &ParsedFlags<'_>) -> anyhow::Result<StorageOptions> {
@@ -146,9 +161,10 @@ fn certificate_files(given: &ParsedFlags<'_>) -> anyhow::Result<CertificateFiles
     };
     Ok(CertificateFiles {
         cert_dir: flag_path(given, "cert-dir").unwrap_or_default(),
-        serving: pair(given, "tls-cert-file", "tls-private-key-file")?,
+        serving: certificate(given, "tls-cert-file", "tls-private-key-file")?,
         tls13_only,
-        kubelet_client: pair(given, "kubelet-client-certificate", "kubelet-client-key")?,
+        kubelet_client: certificate(given, "kubelet-client-certificate", "kubelet-client-key")?,
+        proxy_client: certificate(given, "proxy-client-cert-file", "proxy-client-key-file")?,
         kubelet_ca: flag_path(given, "kubelet-certificate-authority"),
     })
 }
@@ -203,6 +219,8 @@ fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<ReloadOptions> {
     Ok(ReloadOptions {
         authorization: watched("authorization-config")?,
         authentication: watched("authentication-config")?.map(|watched| (watched, own)),
+        client_ca: watched("client-ca-file")?,
+        proxy_ca: watched("requestheader-client-ca-file")?,
         ..ReloadOptions::default()
     })
 }
@@ -292,17 +310,7 @@ fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionOptions
 }
 
 fn aggregation_options(given: &ParsedFlags<'_>) -> anyhow::Result<AggregationOptions> {
-    let files = pair(given, "proxy-client-cert-file", "proxy-client-key-file")?;
-    let read =
-        |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
-    let certificate = match &files {
-        Some((certificate, key)) => {
-            let shown = ClientCertificate::from_pem(&read(certificate)?, &read(key)?);
-            Some(shown.context("--proxy-client-cert-file and --proxy-client-key-file")?)
-        }
-        None => None,
-    };
-    Ok(AggregationOptions { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
+    Ok(AggregationOptions { certificate: None, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
 }
 
 fn load(given: &ParsedFlags<'_>) -> anyhow::Result<FlowControlOptions> {

@@ -21,7 +21,7 @@ use rcgen::{
 use crate::user_error::user_error;
 use files::PkiFiles;
 use leaf::LeafCertificate;
-pub use tls::{api_server_tls, crypto_provider, kubelet_client_tls, kubelet_tls};
+pub use tls::{ClusterCertificates, crypto_provider};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -52,18 +52,12 @@ pub struct ClusterNames {
 pub struct ClusterPki {
     /// The CA's certificate.
     pub ca: String,
-    /// The serving certificate of the API server.
-    pub api_server: CertificatePair,
-    /// The API server's client certificate for kubelets.
-    pub kubelet_client: CertificatePair,
-    /// The serving certificate of the kubelet.
-    pub kubelet: CertificatePair,
+    /// The certificates of the components.
+    pub certificates: ClusterCertificates,
     /// The administrator's client certificate.
     pub admin: CertificatePair,
     /// The certificate of the authority of front proxies.
     pub front_proxy_ca: String,
-    /// The front-proxy client certificate.
-    pub front_proxy: CertificatePair,
     /// The key that signs the tokens of service accounts.
     pub service_accounts: String,
     /// The files that this start wrote.
@@ -77,12 +71,14 @@ pub fn prepare_pki(directory: &Path, names: &ClusterNames, now: SystemTime) -> a
     let proxies = ensure_ca(&mut files, &FRONT_PROXY, now)?;
     let service_accounts = service_account_key(&mut files)?;
     let [api_server, kubelet_client, kubelet, admin] = leaf::all(names);
+    for leaf in [api_server, kubelet_client, kubelet] {
+        ensure_leaf(&mut files, &ca, &leaf, now)?;
+    }
+    let admin = ensure_leaf(&mut files, &ca, &admin, now)?;
+    ensure_leaf(&mut files, &proxies, &leaf::front_proxy(), now)?;
     Ok(ClusterPki {
-        api_server: ensure_leaf(&mut files, &ca, &api_server, now)?,
-        kubelet_client: ensure_leaf(&mut files, &ca, &kubelet_client, now)?,
-        kubelet: ensure_leaf(&mut files, &ca, &kubelet, now)?,
-        admin: ensure_leaf(&mut files, &ca, &admin, now)?,
-        front_proxy: ensure_leaf(&mut files, &proxies, &leaf::front_proxy(), now)?,
+        certificates: ClusterCertificates::load(directory)?,
+        admin,
         front_proxy_ca: proxies.certificate,
         ca: ca.certificate,
         service_accounts,

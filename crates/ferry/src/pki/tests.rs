@@ -6,9 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{
-    ClusterNames, certificate_expiries, check_pki, kubelet_client_tls, kubelet_tls, prepare_pki, tls::api_server_tls,
-};
+use super::{ClusterNames, certificate_expiries, check_pki, prepare_pki};
 
 fn names(ip: &str) -> ClusterNames {
     ClusterNames { node: "node-1".into(), ips: vec![ip.parse().unwrap()] }
@@ -24,7 +22,7 @@ fn what_is_there_is_reused() {
     assert!(first.issued.contains(&"ca") && first.issued.contains(&"sa.key"));
     let second = prepare_pki(directory.path(), &names("192.0.2.1"), now).unwrap();
     assert_eq!(second.issued, Vec::<&str>::new());
-    assert_eq!((first.ca, first.api_server, first.admin), (second.ca, second.api_server, second.admin));
+    assert_eq!((first.ca, first.admin), (second.ca, second.admin));
     check_pki(directory.path()).unwrap();
 }
 
@@ -40,6 +38,19 @@ fn new_names_and_a_near_end_renew_leaves_only() {
     assert_eq!(late.issued, ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client"]);
     assert_eq!((first.ca, first.front_proxy_ca), (late.ca, late.front_proxy_ca));
     assert_eq!(certificate_expiries(directory.path()).unwrap().len(), 7);
+}
+
+#[test]
+fn renewed_certificates_are_in_use_after_a_reload() {
+    let directory = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    let certificates = prepare_pki(directory.path(), &names("192.0.2.1"), now).unwrap().certificates;
+    let before = certificates.front_proxy.current().cert.clone();
+    certificates.reload().unwrap();
+    assert_eq!(certificates.front_proxy.current().cert, before);
+    prepare_pki(directory.path(), &names("192.0.2.1"), now + YEAR).unwrap();
+    certificates.reload().unwrap();
+    assert_ne!(certificates.front_proxy.current().cert, before);
 }
 
 #[test]
@@ -79,8 +90,9 @@ fn keys_are_private_and_tls_is_usable() {
             assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
         }
     }
-    apiserver::ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key).unwrap();
-    api_server_tls(&pki, apiserver::client_verifier(&apiserver::AuthenticationConfig::default())).unwrap();
-    kubelet_tls(&pki).unwrap();
-    kubelet_client_tls(&pki).unwrap();
+    let certificates = &pki.certificates;
+    let verifier = apiserver::client_verifier(&apiserver::AuthenticationConfig::default());
+    certificates.api_server_tls(verifier).unwrap();
+    certificates.kubelet_tls(&pki.ca).unwrap();
+    certificates.kubelet_client_tls(&pki.ca).unwrap();
 }

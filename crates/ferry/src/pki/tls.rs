@@ -1,42 +1,80 @@
 //! TLS configurations from the cluster's certificates: for the API server, for the kubelet, and between the two.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
+use client::certificates::ReloadingCertificate;
 use rustls::{
     CipherSuite, ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{CertificateDer, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
-use super::{CertificatePair, ClusterPki};
+use super::leaf;
 
-/// The API server's TLS configuration; `verifier` handles client certificates.
-pub fn api_server_tls(pki: &ClusterPki, verifier: Arc<dyn ClientCertVerifier>) -> anyhow::Result<ServerConfig> {
-    let (chain, key) = parse_pair(&pki.api_server)?;
-    let builder = ServerConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()?;
-    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config.ignore_client_order = true;
-    Ok(config)
+/// The certificates that are in use, each following its files.
+#[derive(Clone, Debug)]
+pub struct ClusterCertificates {
+    api_server: Arc<ReloadingCertificate>,
+    kubelet_client: Arc<ReloadingCertificate>,
+    kubelet: Arc<ReloadingCertificate>,
+    /// The front-proxy client certificate.
+    pub front_proxy: Arc<ReloadingCertificate>,
 }
 
-/// Serves clients that show a certificate of the CA, or none.
-pub fn kubelet_tls(pki: &ClusterPki) -> anyhow::Result<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(root_store(&pki.ca)?, crypto_provider());
-    let verifier = verifier.allow_unauthenticated().build()?;
-    let (chain, key) = parse_pair(&pki.kubelet)?;
-    let builder = ServerConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()?;
-    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+impl ClusterCertificates {
+    /// Loads what is in the directory of [`prepare_pki`](super::prepare_pki).
+    pub fn load(directory: &Path) -> anyhow::Result<Self> {
+        let load = |name: &str| {
+            let file = |extension: &str| directory.join(format!("{name}.{extension}"));
+            ReloadingCertificate::load(&file("crt"), &file("key"), crypto_provider())
+        };
+        let [api_server, kubelet_client, kubelet, _, front_proxy] = leaf::NAMES;
+        Ok(Self {
+            api_server: load(api_server)?,
+            kubelet_client: load(kubelet_client)?,
+            kubelet: load(kubelet)?,
+            front_proxy: load(front_proxy)?,
+        })
+    }
+
+    /// Reads all files again: new connections use what they have now. Blocks.
+    pub fn reload(&self) -> anyhow::Result<()> {
+        for certificate in [&self.api_server, &self.kubelet_client, &self.kubelet, &self.front_proxy] {
+            certificate.reload()?;
+        }
+        Ok(())
+    }
+
+    /// The API server's TLS configuration; `verifier` handles client certificates.
+    pub fn api_server_tls(&self, verifier: Arc<dyn ClientCertVerifier>) -> anyhow::Result<ServerConfig> {
+        let mut config = server_tls(verifier, &self.api_server)?;
+        config.ignore_client_order = true;
+        Ok(config)
+    }
+
+    /// Serves clients that show a certificate of the CA, or none.
+    pub fn kubelet_tls(&self, ca: &str) -> anyhow::Result<ServerConfig> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(root_store(ca)?, crypto_provider());
+        server_tls(verifier.allow_unauthenticated().build()?, &self.kubelet)
+    }
+
+    /// The API server's TLS configuration for kubelets.
+    pub fn kubelet_client_tls(&self, ca: &str) -> anyhow::Result<ClientConfig> {
+        let builder = ClientConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()?;
+        let builder = builder.with_root_certificates(root_store(ca)?);
+        Ok(builder.with_client_cert_resolver(self.kubelet_client.clone()))
+    }
 }
 
-/// The API server's TLS configuration for kubelets.
-pub fn kubelet_client_tls(pki: &ClusterPki) -> anyhow::Result<ClientConfig> {
-    let (chain, key) = parse_pair(&pki.kubelet_client)?;
-    let builder = ClientConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()?;
-    Ok(builder.with_root_certificates(root_store(&pki.ca)?).with_client_auth_cert(chain, key)?)
+fn server_tls(
+    verifier: Arc<dyn ClientCertVerifier>,
+    certificate: &Arc<ReloadingCertificate>,
+) -> anyhow::Result<ServerConfig> {
+    let builder = ServerConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_client_cert_verifier(verifier).with_cert_resolver(certificate.clone());
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
 }
 
 /// The usual cryptography, with the cheaper of two good ciphers first, as upstream has it.
@@ -50,9 +88,4 @@ fn root_store(ca: &str) -> anyhow::Result<Arc<RootCertStore>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
     Ok(Arc::new(roots))
-}
-
-fn parse_pair(pair: &CertificatePair) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes())?;
-    Ok((vec![certificate], PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?))
 }

@@ -1,12 +1,15 @@
 //! An API server, a remote one, and what it takes to introduce them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use ferry_apiserver::{
-    AggregationOptions, AuditOptions, AuthorizationMode, ClientCertificate, ServerOptions, UserTable,
-};
+use ferry_apiserver::{AggregationOptions, AuditOptions, AuthorizationMode, ServerOptions, UserTable};
 use http::Method;
 use http_body_util::BodyExt;
+use rustls::{
+    client::ResolvesClientCert,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
 use serde_json::{Value, json};
 use store::{Precondition, WriteRequest};
 
@@ -37,7 +40,10 @@ impl World {
     pub async fn audited(audit: AuditOptions) -> Self {
         let remote = Remote::start().await;
         let (chain, key) = remote.certificate();
-        let certificate = Some(ClientCertificate::from_pem(&chain, &key).unwrap());
+        let chain = vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let certified = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).unwrap();
+        let certificate: Option<Arc<dyn ResolvesClientCert>> = Some(Arc::new(SingleCertAndKey::from(certified)));
         let mut settings = ServerOptions {
             admission: fixture::without_accounts(),
             audit,
