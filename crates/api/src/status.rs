@@ -20,11 +20,14 @@ pub struct Status {
 }
 
 impl Status {
-    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    /// A status without details.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
-    fn with_details(self, details: Value) -> Self {
+    /// Sets the details.
+    #[must_use]
+    pub fn with_details(self, details: Value) -> Self {
         Self { details: Some(details), ..self }
     }
 

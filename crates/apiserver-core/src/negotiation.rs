@@ -146,7 +146,7 @@ fn check_offered(accept: &str, is_collection: bool) -> Result<(), Status> {
 /// The 406 status of a path that offers only `types`.
 pub fn not_acceptable_status(types: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", "));
-    Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), continue_token: None }
+    Status::new(406, "NotAcceptable", message).with_details(json!({}))
 }
 
 /// A media range of the `Accept` header.

@@ -133,7 +133,6 @@ async fn check_store(registry: &Registry) -> Result<String, HealthError> {
 }
 
 fn component_not_found(name: &str) -> Status {
-    let details = Some(json!({"name": name, "kind": "componentstatus"}));
     let message = format!("componentstatus {name:?} not found");
-    Status { code: 404, reason: "NotFound", message, details, continue_token: None }
+    Status::new(404, "NotFound", message).with_details(json!({"name": name, "kind": "componentstatus"}))
 }

@@ -127,7 +127,7 @@ fn take_resource_version(request: &ResourceRequest, object: &mut Value) -> Resul
         return Ok(());
     }
     let message = "resourceVersion should not be set on objects to be created".to_owned();
-    Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
+    Err(Status::new(500, "", message))
 }
 
 fn with_generated_name(mut object: Value, base: &str) -> Value {

@@ -23,7 +23,7 @@ impl Registry {
         tokio::time::timeout(self.initialization_timeout(), became).await.unwrap_or_else(|_| {
             let (resource, name) = (request.resource.qualified_name(), meta::name(&object));
             let message = format!("Timeout: server has timed out waiting for the initialization of {resource} {name}");
-            Err(Status { code: 504, reason: "Timeout", message, details: None, continue_token: None })
+            Err(Status::new(504, "Timeout", message))
         })
     }
 }

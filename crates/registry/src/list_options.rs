@@ -154,13 +154,7 @@ impl ListOptions {
     /// Parses the `resourceVersion` of a watch or a get request.
     pub fn parse_revision(text: &str) -> Result<Option<Revision>, Status> {
         // Upstream gives neither a reason nor a better code.
-        parse_resource_version(text).map_err(|error| Status {
-            code: 500,
-            reason: "",
-            message: error.to_string(),
-            details: None,
-            continue_token: None,
-        })
+        parse_resource_version(text).map_err(|error| Status::new(500, "", error.to_string()))
     }
 }
 

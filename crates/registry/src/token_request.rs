@@ -226,5 +226,5 @@ fn conflict_status(group: &str, kind: &str, name: &str, why: &str) -> Status {
         about = format!("{kind}.{group}");
     }
     let message = format!("Operation cannot be fulfilled on {about} {name:?}: {why}");
-    Status { code: 409, reason: "Conflict", message, details: Some(details), continue_token: None }
+    Status::new(409, "Conflict", message).with_details(details)
 }

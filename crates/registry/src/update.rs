@@ -393,13 +393,7 @@ pub(super) fn decode_patch_body(resource: &Resource, body: &RequestBody) -> Resu
 /// 415 for an unknown patch type.
 fn unsupported_patch_type() -> Status {
     let message = "415: Unsupported Media Type".to_owned();
-    Status {
-        code: 415,
-        reason: "UnsupportedMediaType",
-        message,
-        details: Some(Value::Object(Map::new())),
-        continue_token: None,
-    }
+    Status::new(415, "UnsupportedMediaType", message).with_details(Value::Object(Map::new()))
 }
 
 pub(super) fn patch_error_status(error: patch::PatchError) -> Status {

@@ -16,5 +16,5 @@ pub use remote_command::RemoteCommandOptions;
 
 /// 500 without a reason, as upstream reports a backend that cannot be reached.
 pub fn backend_error(message: impl Into<String>) -> Status {
-    Status { code: 500, reason: "", message: message.into(), details: None, continue_token: None }
+    Status::new(500, "", message.into())
 }

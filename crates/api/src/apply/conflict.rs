@@ -66,15 +66,9 @@ impl ApplyError {
             ApplyError::WrongType(_) | ApplyError::ManagedFields => Status::bad_request(message),
             ApplyError::Conflicts(conflicts) => {
                 let causes: Vec<Value> = conflicts.iter().map(conflict_cause).collect();
-                Status {
-                    code: 409,
-                    reason: "Conflict",
-                    message,
-                    details: Some(json!({"causes": causes})),
-                    continue_token: None,
-                }
+                Status::new(409, "Conflict", message).with_details(json!({"causes": causes}))
             }
-            _ => Status { code: 500, reason: "", message, details: None, continue_token: None },
+            _ => Status::new(500, "", message),
         }
     }
 }

@@ -40,7 +40,7 @@ fn validate_binding(request: &ResourceRequest, binding: &Value) -> Result<(), St
         [one] => one.to_string(),
         many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     };
-    Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
+    Err(Status::new(500, "", message))
 }
 
 /// Returns the pod with node name, labels and annotations of the binding.
@@ -82,8 +82,7 @@ fn check_assignable(pod: &Value) -> Result<(), Status> {
         return Ok(());
     };
     let message = format!("Operation cannot be fulfilled on pods/binding {name:?}: {why}");
-    let details = Some(json!({"name": name, "kind": "pods/binding"}));
-    Err(Status { code: 409, reason: "Conflict", message, details, continue_token: None })
+    Err(Status::new(409, "Conflict", message).with_details(json!({"name": name, "kind": "pods/binding"})))
 }
 
 /// Sets a condition of a pod; the transition time changes only with its status.

@@ -104,18 +104,12 @@ fn budget_violation(cause: &str, retry: Option<u64>) -> Status {
     if let Some(seconds) = retry {
         details["retryAfterSeconds"] = seconds.into();
     }
-    Status {
-        code: 429,
-        reason: "TooManyRequests",
-        message: VIOLATED.into(),
-        details: Some(details),
-        continue_token: None,
-    }
+    Status::new(429, "TooManyRequests", VIOLATED).with_details(details)
 }
 
 fn budget_forbidden(budget: &Value, why: &str) -> Status {
     let name = meta::name(budget);
     let message = format!("poddisruptionbudget.policy {name:?} is forbidden: {why}");
-    let details = Some(json!({"name": name, "group": "policy", "kind": "poddisruptionbudget"}));
-    Status { code: 403, reason: "Forbidden", message, details, continue_token: None }
+    Status::new(403, "Forbidden", message)
+        .with_details(json!({"name": name, "group": "policy", "kind": "poddisruptionbudget"}))
 }

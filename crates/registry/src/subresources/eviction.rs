@@ -69,13 +69,7 @@ impl Registry {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
                                support.";
-                return Err(Status {
-                    code: 500,
-                    reason: "",
-                    message: message.into(),
-                    details: None,
-                    continue_token: None,
-                });
+                return Err(Status::new(500, "", message));
             }
         }
         match self.delete_evicted(request, &checked).await {
@@ -144,13 +138,7 @@ impl Registry {
             }
         }
         let message = format!("Timeout: couldn't update PodDisruptionBudget {budget:?} due to conflicts");
-        Err(Status {
-            code: 504,
-            reason: "Timeout",
-            message,
-            details: Some(json!({"retryAfterSeconds": 10})),
-            continue_token: None,
-        })
+        Err(Status::new(504, "Timeout", message).with_details(json!({"retryAfterSeconds": 10})))
     }
 
     /// Sets the condition `DisruptionTarget` of the pod and deletes it.
@@ -237,8 +225,7 @@ impl EvictionRequest {
                     "Operation cannot be fulfilled on Pod {name:?}: the {what} in the precondition ({wanted}) does not match \
                      the {what} in record ({found}). The object might have been {why}"
                 );
-                let details = Some(json!({"name": name, "kind": "Pod"}));
-                return Err(Status { code: 409, reason: "Conflict", message, details, continue_token: None });
+                return Err(Status::new(409, "Conflict", message).with_details(json!({"name": name, "kind": "Pod"})));
             }
         }
         Ok(())
