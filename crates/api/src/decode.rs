@@ -10,7 +10,7 @@ pub use formats::json::MAX_DEPTH;
 
 use crate::{
     Map, Value,
-    budget::{MemoryBudget, MemoryLimitExceeded},
+    budget::{MemoryBudget, OverBudget},
     field_path::FieldPath,
     json::{StrictViolation, value_type_name},
     meta,
@@ -57,11 +57,7 @@ pub fn canonicalize(ty: TypeId, value: Value) -> Result<DecodedObject, DecodeErr
 }
 
 /// Inserts the zero values that JSON has for unset fields.
-pub(crate) fn fill_zero_fields(
-    ty: &StructType,
-    map: &mut Map,
-    budget: &mut MemoryBudget,
-) -> Result<(), MemoryLimitExceeded> {
+pub(crate) fn fill_zero_fields(ty: &StructType, map: &mut Map, budget: &mut MemoryBudget) -> Result<(), OverBudget> {
     for field in ty.zero_fields.iter().map(|at| &ty.fields[*at]) {
         if !map.contains_key(field.name) {
             budget.charge_map_entry(map.len(), field.name.len())?;
@@ -72,7 +68,7 @@ pub(crate) fn fill_zero_fields(
 }
 
 /// The value in JSON of an unset field that is written: null for pointers.
-pub(crate) fn unset_value(field: &StructField, budget: &mut MemoryBudget) -> Result<Value, MemoryLimitExceeded> {
+pub(crate) fn unset_value(field: &StructField, budget: &mut MemoryBudget) -> Result<Value, OverBudget> {
     if field.nullable { Ok(Value::Null) } else { zero_value(&field.ty, budget) }
 }
 
@@ -82,7 +78,7 @@ pub(crate) fn is_written(field: &StructField, value: &Value) -> bool {
 }
 
 /// The zero value of a type in JSON.
-pub(crate) fn zero_value(ty: &FieldType, budget: &mut MemoryBudget) -> Result<Value, MemoryLimitExceeded> {
+pub(crate) fn zero_value(ty: &FieldType, budget: &mut MemoryBudget) -> Result<Value, OverBudget> {
     Ok(match ty {
         FieldType::String => "".into(),
         FieldType::Duration => "0s".into(),
@@ -354,6 +350,6 @@ mod tests {
     fn zero_filling_is_bounded_by_the_memory_budget() {
         let containers = vec![json!({}); 100_000];
         let error = check("core/v1.Pod", json!({"spec": {"containers": containers}})).err();
-        assert_eq!(error, Some(DecodeError::MemoryLimit(MemoryLimitExceeded)));
+        assert_eq!(error, Some(DecodeError::MemoryLimit(OverBudget)));
     }
 }

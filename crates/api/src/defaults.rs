@@ -176,7 +176,7 @@ fn round_to_milli(value: &mut Value) {
     let Some(exact) = value.as_str().filter(|text| text.ends_with(['n', 'u'])).and_then(Quantity::parse) else {
         return;
     };
-    if let Some(rounded) = Quantity::parse(&format!("{}m", exact.milli_value())) {
+    if let Some(rounded) = Quantity::parse(&format!("{}m", exact.millis())) {
         *value = rounded.to_string().into();
     }
 }

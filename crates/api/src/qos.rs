@@ -16,8 +16,7 @@ pub fn pod_qos_class(pod: &Value) -> &'static str {
         ["containers", "initContainers"].iter().flat_map(|list| meta::list_at(spec, &[list])).collect()
     };
     let amount = |asker: &Value, kind: &str, name: &str| {
-        Quantity::parse(meta::string_at(asker, &["resources", kind, name]))
-            .filter(|quantity| quantity.milli_value() > 0)
+        Quantity::parse(meta::string_at(asker, &["resources", kind, name])).filter(|quantity| quantity.millis() > 0)
     };
     let asks = |asker: &&Value| {
         ["requests", "limits"].iter().any(|kind| QOS_RESOURCES.iter().any(|name| amount(asker, kind, name).is_some()))

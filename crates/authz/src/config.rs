@@ -166,7 +166,7 @@ fn validate_name<'a>(
     if !seen.insert(name) {
         return Some(FieldError::duplicate(field, name));
     }
-    let wrong = names::check_dns1123_subdomain(name);
+    let wrong = names::check_dns_subdomain(name);
     let why = format!("authorizer name is invalid: {}", wrong.join(", "));
     (!wrong.is_empty()).then(|| FieldError::invalid(field, name, why))
 }
@@ -299,7 +299,7 @@ fn parse_positive_duration(
     }
     if nanos < 0 || most.is_some_and(|most| nanos > most * 1_000_000_000) {
         let why = if most.is_some() { "must be > 0s and <= 30s" } else { "must be > 0s" };
-        errors.push(FieldError::invalid(field, duration::format_duration(nanos), why));
+        errors.push(FieldError::invalid(field, duration::format(nanos), why));
         return None;
     }
     u64::try_from(nanos).ok().map(Duration::from_nanos)

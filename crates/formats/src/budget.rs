@@ -22,7 +22,7 @@ pub struct MemoryBudget {
 /// The object exceeds the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object takes more memory than {} MiB", MEMORY_LIMIT >> 20)]
-pub struct MemoryLimitExceeded;
+pub struct OverBudget;
 
 impl Default for MemoryBudget {
     fn default() -> Self {
@@ -38,13 +38,13 @@ impl MemoryBudget {
 
     /// Charges a string of `length` bytes.
     #[inline]
-    pub fn charge_string(&mut self, length: usize) -> Result<(), MemoryLimitExceeded> {
+    pub fn charge_string(&mut self, length: usize) -> Result<(), OverBudget> {
         self.charge_bytes(length)
     }
 
     /// Charges an entry of a map that has `before` entries, with a key of `key` bytes.
     #[inline]
-    pub fn charge_map_entry(&mut self, before: usize, key: usize) -> Result<(), MemoryLimitExceeded> {
+    pub fn charge_map_entry(&mut self, before: usize, key: usize) -> Result<(), OverBudget> {
         self.charge_bytes(
             key + if before == 0 {
                 MAP_COST
@@ -58,13 +58,13 @@ impl MemoryBudget {
 
     /// Charges a list element.
     #[inline]
-    pub fn charge_list_element(&mut self) -> Result<(), MemoryLimitExceeded> {
+    pub fn charge_list_element(&mut self) -> Result<(), OverBudget> {
         self.charge_bytes(LIST_ELEMENT_COST)
     }
 
     #[inline]
-    fn charge_bytes(&mut self, bytes: usize) -> Result<(), MemoryLimitExceeded> {
-        self.left = self.left.checked_sub(bytes).ok_or(MemoryLimitExceeded)?;
+    fn charge_bytes(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        self.left = self.left.checked_sub(bytes).ok_or(OverBudget)?;
         Ok(())
     }
 }
@@ -78,6 +78,6 @@ mod tests {
         let mut budget = MemoryBudget::default();
         budget.charge_string(MEMORY_LIMIT - LIST_ELEMENT_COST).unwrap();
         budget.charge_list_element().unwrap();
-        assert_eq!(budget.charge_string(1), Err(MemoryLimitExceeded));
+        assert_eq!(budget.charge_string(1), Err(OverBudget));
     }
 }

@@ -112,7 +112,7 @@ fn parse_term(text: &str) -> Option<(u64, &str)> {
 }
 
 /// Formats nanoseconds as Go does.
-pub fn format_duration(nanos: i64) -> String {
+pub fn format(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let total = nanos.unsigned_abs();
     match total {
@@ -160,7 +160,7 @@ mod tests {
             ("48h", "48h0m0s"),
         ];
         for (text, want) in cases {
-            assert_eq!(parse(text).map(format_duration).as_deref(), Some(want), "{text}");
+            assert_eq!(parse(text).map(format).as_deref(), Some(want), "{text}");
         }
         for text in ["", "-", "1", "1x", "s", ".s", "1..5s", "9999999h", "1.5.5s"] {
             assert_eq!(parse(text), None, "{text}");
@@ -176,9 +176,9 @@ mod tests {
             ("3 fortnights", None),
             ("d", None),
         ] {
-            assert_eq!(parse_lenient(text).map(format_duration).as_deref(), want, "{text}");
+            assert_eq!(parse_lenient(text).map(format).as_deref(), want, "{text}");
         }
         assert_eq!(parse("-9223372036854775808ns"), Some(i64::MIN));
-        assert_eq!(format_duration(i64::MIN), "-2562047h47m16.854775808s");
+        assert_eq!(format(i64::MIN), "-2562047h47m16.854775808s");
     }
 }

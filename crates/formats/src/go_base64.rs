@@ -5,7 +5,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use crate::ParseError;
 
 /// Returns Go's encoding of the decoded bytes if it differs from `text`; the error is Go's message.
-pub fn canonicalize_base64(text: &str) -> Result<Option<String>, ParseError> {
+pub fn canonicalize(text: &str) -> Result<Option<String>, ParseError> {
     if BASE64_STANDARD.decode(text.as_bytes()).is_ok() {
         return Ok(None);
     }
@@ -80,7 +80,7 @@ mod tests {
         ];
         for (given, want) in cases {
             let want = want.map(str::to_owned);
-            let got = canonicalize_base64(given).map(|other| other.unwrap_or_else(|| given.to_owned()));
+            let got = canonicalize(given).map(|other| other.unwrap_or_else(|| given.to_owned()));
             assert_eq!(
                 got,
                 want.map_err(|at| ParseError(format!("illegal base64 data at input byte {at}"))),

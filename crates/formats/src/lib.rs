@@ -14,11 +14,11 @@ pub mod go_regexp;
 pub mod json;
 pub mod names;
 pub mod net;
-pub mod protowire;
 pub mod quantity;
 pub mod strfmt;
 pub mod time;
 pub mod url;
+pub mod wire;
 pub mod yaml;
 
 /// A JSON value.

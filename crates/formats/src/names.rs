@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 /// A name validation function; returns the error messages.
-pub type NameValidator = fn(&str) -> Vec<String>;
+pub type NameRule = fn(&str) -> Vec<String>;
 
 /// Error message for an invalid DNS subdomain.
 pub const DNS1123_SUBDOMAIN_ERROR: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -94,18 +94,18 @@ fn is_subdomain(text: &str) -> bool {
 }
 
 /// Validates a DNS subdomain (most object names).
-pub fn check_dns1123_subdomain(text: &str) -> Vec<String> {
+pub fn check_dns_subdomain(text: &str) -> Vec<String> {
     check_name(text, 253, is_subdomain(text), DNS1123_SUBDOMAIN_ERROR)
 }
 
 /// Validates a case-insensitive DNS subdomain.
 pub fn check_caseless_subdomain(text: &str) -> Vec<String> {
-    check_dns1123_subdomain(&text.to_lowercase())
+    check_dns_subdomain(&text.to_lowercase())
 }
 
 /// Validates a prefix of a DNS subdomain (`generateName`).
 pub fn check_subdomain_prefix(text: &str) -> Vec<String> {
-    check_dns1123_subdomain(&mask_trailing_dash(text))
+    check_dns_subdomain(&mask_trailing_dash(text))
 }
 
 /// Replaces a trailing dash of a name prefix by a letter, because a suffix will follow it.
@@ -133,13 +133,13 @@ pub fn check_wildcard_subdomain(text: &str) -> Vec<String> {
 }
 
 /// Validates a DNS label (namespaces, containers).
-pub fn check_dns1123_label(text: &str) -> Vec<String> {
+pub fn check_dns_label(text: &str) -> Vec<String> {
     let message = if !is_label(text) && is_subdomain(text) { "must not contain dots" } else { DNS1123_LABEL_ERROR };
     check_name(text, 63, is_label(text), message)
 }
 
 /// Validates an RFC 1035 label (custom resource names).
-pub fn check_dns1035_label(text: &str) -> Vec<String> {
+pub fn check_1035_label(text: &str) -> Vec<String> {
     check_name(text, 63, is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()), DNS1035_LABEL_ERROR)
 }
 
@@ -350,11 +350,11 @@ mod tests {
     fn names_are_validated_like_upstream() {
         type Form = fn(&str) -> Vec<String>;
         let cases: &[(Form, &str, bool)] = &[
-            (check_dns1123_subdomain, "a.b-c.d", true),
-            (check_dns1123_subdomain, "a..b", false),
-            (check_dns1123_label, "a-1", true),
-            (check_dns1123_label, "a.b", false),
-            (check_dns1035_label, "1a", false),
+            (check_dns_subdomain, "a.b-c.d", true),
+            (check_dns_subdomain, "a..b", false),
+            (check_dns_label, "a-1", true),
+            (check_dns_label, "a.b", false),
+            (check_1035_label, "1a", false),
             (check_qualified_name, "example.com/Name_1", true),
             (check_qualified_name, "a/b/c", false),
             (check_qualified_name, "/c", false),
@@ -373,7 +373,7 @@ mod tests {
         for (form, text, right) in cases {
             assert_eq!(form(text).is_empty(), *right, "{text}");
         }
-        assert_eq!(check_dns1123_label("a.b"), ["must not contain dots"]);
+        assert_eq!(check_dns_label("a.b"), ["must not contain dots"]);
         assert!(check_qualified_name("a/b/c")[0].starts_with("a valid label key must consist"));
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Parses an IP address whose octets may have leading zeros.
-pub fn parse_lenient_ip(text: &str) -> Option<IpAddr> {
+pub fn lenient_ip(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);
     }
@@ -19,9 +19,9 @@ pub fn parse_lenient_ip(text: &str) -> Option<IpAddr> {
 }
 
 /// Parses a CIDR into its unmasked address and prefix length.
-pub fn parse_lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
+pub fn lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
     let (ip, length) = text.split_once('/')?;
-    let ip = parse_lenient_ip(ip)?;
+    let ip = lenient_ip(ip)?;
     if length.is_empty() || length.len() > 3 || !length.bytes().all(|c| c.is_ascii_digit()) {
         return None;
     }

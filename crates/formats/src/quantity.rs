@@ -139,7 +139,7 @@ impl Quantity {
     }
 
     /// Returns thousandths, rounded up, as used for CPU.
-    pub fn milli_value(self) -> i64 {
+    pub fn millis(self) -> i64 {
         clamp_to_i64(divide_rounding_up(self.nanos, 1_000_000))
     }
 
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn values_are_rounded_up() {
-        assert_eq!(Quantity::parse("1u").unwrap().milli_value(), 1);
-        assert_eq!(Quantity::parse("2").unwrap().milli_value(), 2000);
+        assert_eq!(Quantity::parse("1u").unwrap().millis(), 1);
+        assert_eq!(Quantity::parse("2").unwrap().millis(), 2000);
         assert_eq!(Quantity::parse("1.5Ki").unwrap().value(), 1536);
     }
 }

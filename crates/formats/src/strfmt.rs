@@ -36,9 +36,9 @@ const FORMATS: &[(&str, FormatCheck)] = &[
     ("hostname", |text| {
         text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && is_lazy_match(&HOSTNAME, text)
     }),
-    ("ipv4", |text| text.contains('.') && net::parse_lenient_ip(text).is_some()),
+    ("ipv4", |text| text.contains('.') && net::lenient_ip(text).is_some()),
     ("ipv6", |text| text.parse::<Ipv6Addr>().is_ok()),
-    ("cidr", |text| net::parse_lenient_cidr(text).is_some()),
+    ("cidr", |text| net::lenient_cidr(text).is_some()),
     ("mac", is_mac),
     ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
     ("isbn10", is_isbn10),

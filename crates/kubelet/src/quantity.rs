@@ -9,5 +9,5 @@ pub fn to_units(quantity: &Quantity) -> i64 {
 
 /// Returns the value in thousandths.
 pub fn to_millis(quantity: &Quantity) -> i64 {
-    api::quantity::Quantity::parse(&quantity.0).map_or(0, api::quantity::Quantity::milli_value)
+    api::quantity::Quantity::parse(&quantity.0).map_or(0, api::quantity::Quantity::millis)
 }

@@ -23,7 +23,7 @@ impl ResourceAmounts {
     pub(crate) fn from_list(list: Option<&ResourceList>) -> Self {
         let amount = |(name, text): (&String, &Text)| {
             let quantity = Quantity::parse(&text.0)?;
-            Some((name.clone(), if name == "cpu" { quantity.milli_value() } else { quantity.value() }))
+            Some((name.clone(), if name == "cpu" { quantity.millis() } else { quantity.value() }))
         };
         Self(list.into_iter().flatten().filter_map(amount).collect())
     }

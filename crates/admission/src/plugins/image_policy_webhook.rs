@@ -185,7 +185,7 @@ fn parse_duration_field(
         given => {
             let nanos = given.saturating_mul(unit);
             if !(least..=most).contains(&nanos) {
-                let [least, most, nanos] = [least, most, nanos].map(duration::format_duration);
+                let [least, most, nanos] = [least, most, nanos].map(duration::format);
                 return Err(format!("valid value is between {least} and {most}, got {nanos}").into());
             }
             nanos

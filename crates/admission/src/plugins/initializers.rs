@@ -190,7 +190,7 @@ fn validate_initializers(attributes: &AdmissionAttributes<'_>, object: &Value) -
     let mut errors = Vec::new();
     for (at, name) in pending_names(list).into_iter().enumerate() {
         let field = format!("{FIELD}.pending[{at}].name");
-        let faults = names::check_dns1123_subdomain(name);
+        let faults = names::check_dns_subdomain(name);
         if !faults.is_empty() {
             errors.push(FieldError::invalid(&field, name, faults.join(",")));
         } else if name.split('.').count() < 3 {

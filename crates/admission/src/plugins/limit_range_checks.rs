@@ -18,7 +18,7 @@ const MAX_MILLIS: i64 = i64::MAX / 1000;
 /// Converts quantities to comparable integers: milli-values if all of them fit, else values.
 fn comparable_values<const N: usize>(quantities: [Quantity; N]) -> [i64; N] {
     let fits = quantities.iter().all(|quantity| quantity.value() <= MAX_MILLIS);
-    quantities.map(|quantity| if fits { quantity.milli_value() } else { quantity.value() })
+    quantities.map(|quantity| if fits { quantity.millis() } else { quantity.value() })
 }
 
 /// Checks `min`.
@@ -81,6 +81,6 @@ pub fn check_limit_request_ratio(
         return Err(format!("{about}, but no limit is specified or limit is 0").into());
     }
     let ratio = limited as f64 / requested as f64;
-    let most = if bound.value() <= MAX_MILLIS { bound.milli_value() as f64 / 1000.0 } else { bound.value() as f64 };
+    let most = if bound.value() <= MAX_MILLIS { bound.millis() as f64 / 1000.0 } else { bound.value() as f64 };
     if ratio > most { Err(format!("{about}, but provided ratio is {ratio:.6}").into()) } else { Ok(()) }
 }

@@ -52,7 +52,7 @@ fn insufficient_resources(pod: &Value, node: &Value) -> Vec<String> {
     let mut init = Vec::new();
     let (requested_cpu, has_cpu) = (amount(&requested, "cpu"), amount(&has, "cpu"));
     if requested_cpu > has_cpu {
-        init.push(format!("cpu, requested: {}, allocatable: {}", requested_cpu.milli_value(), has_cpu.milli_value()));
+        init.push(format!("cpu, requested: {}, allocatable: {}", requested_cpu.millis(), has_cpu.millis()));
     }
     let (requested_memory, has_memory) = (amount(&requested, "memory"), amount(&has, "memory"));
     if requested_memory > has_memory {

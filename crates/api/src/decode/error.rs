@@ -3,7 +3,7 @@
 use super::{FieldContext, MAX_DEPTH};
 use crate::{
     Value,
-    budget::MemoryLimitExceeded,
+    budget::OverBudget,
     field_path::FieldPath,
     json,
     schema::{FieldType, SlotContent, StructType, schema},
@@ -51,7 +51,7 @@ pub enum DecodeError {
     TooDeep,
     /// The memory budget is exceeded.
     #[error(transparent)]
-    MemoryLimit(#[from] MemoryLimitExceeded),
+    MemoryLimit(#[from] OverBudget),
     /// Malformed JSON.
     #[error(transparent)]
     MalformedJson(#[from] json::JsonError),

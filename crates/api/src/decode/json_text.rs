@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Map, Value,
-    budget::{MemoryBudget, MemoryLimitExceeded},
+    budget::{MemoryBudget, OverBudget},
     field_path::FieldPath,
     json::{
         self, StrictViolation, json_type_name,
@@ -25,8 +25,8 @@ impl From<DecodeError> for DecodeHalt {
     }
 }
 
-impl From<MemoryLimitExceeded> for DecodeHalt {
-    fn from(error: MemoryLimitExceeded) -> Self {
+impl From<OverBudget> for DecodeHalt {
+    fn from(error: OverBudget) -> Self {
         DecodeError::from(error).into()
     }
 }

@@ -27,9 +27,7 @@ pub fn canonicalize_scalar(ty: &FieldType, value: &mut Value) -> Result<(), Opti
             Ok(())
         }
         (FieldType::Bytes, Value::String(text)) => {
-            if let Some(canonical) = go_base64::canonicalize_base64(text).map_err(|error| error.to_string())? {
-                *text = canonical;
-            }
+            *text = go_base64::canonicalize(text).map_err(|error| error.0)?.unwrap_or_else(|| std::mem::take(text));
             Ok(())
         }
         (FieldType::Bytes, Value::Array(items)) => {
@@ -38,7 +36,7 @@ pub fn canonicalize_scalar(ty: &FieldType, value: &mut Value) -> Result<(), Opti
             Ok(())
         }
         (FieldType::Duration, Value::String(text)) => {
-            replace_text(text, |text| duration::try_parse(text).map(duration::format_duration))
+            replace_text(text, |text| duration::try_parse(text).map(duration::format))
         }
         (FieldType::Time, Value::String(text)) if time::is_canonical(text) => Ok(()),
         (FieldType::Time, Value::String(text)) => {
@@ -51,10 +49,7 @@ pub fn canonicalize_scalar(ty: &FieldType, value: &mut Value) -> Result<(), Opti
     }
 }
 
-fn replace_text<E: ToString>(
-    text: &mut String,
-    canonical: impl Fn(&str) -> Result<String, E>,
-) -> Result<(), Option<String>> {
-    *text = canonical(text).map_err(|error| error.to_string())?;
+fn replace_text<E: ToString>(text: &mut String, f: impl Fn(&str) -> Result<String, E>) -> Result<(), Option<String>> {
+    *text = f(text).map_err(|error| error.to_string())?;
     Ok(())
 }

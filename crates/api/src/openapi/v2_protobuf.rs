@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use formats::protowire;
+use formats::wire;
 
 use crate::Value;
 
@@ -61,7 +61,7 @@ impl MessageField {
                 value,
                 |name| name.starts_with("x-"),
                 |out, value| {
-                    protowire::append_bytes_field(out, 2, format!("{value}\n").as_bytes());
+                    wire::put_bytes(out, 2, format!("{value}\n").as_bytes());
                 },
             ),
             name => match value.get(name) {
@@ -76,15 +76,13 @@ impl MessageField {
     fn encode_value(&self, out: &mut Vec<u8>, value: &Value) {
         match (self.kind, value.as_str()) {
             ("text", None | Some("")) => {}
-            ("text", Some(text)) => protowire::append_bytes_field(out, self.number, text.as_bytes()),
-            ("flag", _) if value == true => protowire::append_varint_field(out, self.number, 1),
+            ("text", Some(text)) => wire::put_bytes(out, self.number, text.as_bytes()),
+            ("flag", _) if value == true => wire::put_number(out, self.number, 1),
             ("flag", _) => {}
             ("yaml", _) => {
-                protowire::append_message_field(out, self.number, |out| {
-                    protowire::append_bytes_field(out, 2, format!("{value}\n").as_bytes())
-                });
+                wire::put_message(out, self.number, |out| wire::put_bytes(out, 2, format!("{value}\n").as_bytes()));
             }
-            (kind, _) => protowire::append_message_field(out, self.number, |out| encode_message(out, kind, value)),
+            (kind, _) => wire::put_message(out, self.number, |out| encode_message(out, kind, value)),
         }
     }
 
@@ -97,9 +95,9 @@ impl MessageField {
         write: impl Fn(&mut Vec<u8>, &Value),
     ) {
         for (name, value) in value.as_object().into_iter().flatten().filter(|(name, _)| wanted(name)) {
-            protowire::append_message_field(out, self.number, |out| {
-                protowire::append_bytes_field(out, 1, name.as_bytes());
-                protowire::append_message_field(out, 2, |out| write(out, value));
+            wire::put_message(out, self.number, |out| {
+                wire::put_bytes(out, 1, name.as_bytes());
+                wire::put_message(out, 2, |out| write(out, value));
             });
         }
     }

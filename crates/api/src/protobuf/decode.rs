@@ -2,7 +2,7 @@
 //! repeated fields are merged or replaced as protobuf specifies.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use formats::protowire::{self, WireReader, WireValue};
+use formats::wire::{self, WireReader, WireValue};
 use jiff::Timestamp;
 
 use super::{MAGIC, MAX_DEPTH, ProtobufError, decode_enveloped, encode::ZERO_TIME_SECONDS};
@@ -46,9 +46,7 @@ impl<'b> MessageDecoder<'b> {
         self.depth += 1;
         let mut fields = WireReader::new(bytes);
         let mut at = 0;
-        while let Some((number, value)) =
-            fields.next_field().map_err(|error| error.with_message_type(ty.short_name()))?
-        {
+        while let Some((number, value)) = fields.next_field().map_err(|error| error.with_type(ty.short_name()))? {
             // Encoders keep number order: it is usually the same slot or the next one.
             let is_at = |at: usize| ty.slots.get(at).is_some_and(|slot| slot.number == number);
             at = match (is_at(at), is_at(at + 1)) {
@@ -57,7 +55,7 @@ impl<'b> MessageDecoder<'b> {
                 _ => match ty.slots.binary_search_by_key(&number, |slot| slot.number) {
                     Ok(at) => at,
                     Err(_) => match value {
-                        WireValue::Illegal(kind) => return Err(protowire::WireError::NoWireType(kind).into()),
+                        WireValue::Illegal(kind) => return Err(wire::WireError::NoWireType(kind).into()),
                         _ => continue,
                     },
                 },
@@ -133,7 +131,7 @@ impl<'b> MessageDecoder<'b> {
             self.budget.charge_map_entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
         }
-        map.get_mut(field.name).ok_or(protowire::WireError::End.into())
+        map.get_mut(field.name).ok_or(wire::WireError::End.into())
     }
 
     /// Decodes one list element, or several packed ones.
@@ -220,8 +218,7 @@ impl<'b> MessageDecoder<'b> {
             (FieldType::Int64, WireValue::Varint(value)) => (value as i64).into(),
             (FieldType::Double, WireValue::Fixed64(bits)) => {
                 let value = f64::from_bits(bits);
-                json::number_from_float(value)
-                    .ok_or_else(|| invalid_value(field, format!("unsupported value: {value}")))?
+                json::from_float(value).ok_or_else(|| invalid_value(field, format!("unsupported value: {value}")))?
             }
             (FieldType::Bytes, WireValue::Bytes(bytes)) => {
                 self.budget.charge_string(bytes.len() / 3 * 4 + 4)?;
@@ -229,9 +226,7 @@ impl<'b> MessageDecoder<'b> {
             }
             (FieldType::Time, WireValue::Bytes(bytes)) => decode_time(field, bytes, false)?,
             (FieldType::MicroTime, WireValue::Bytes(bytes)) => decode_time(field, bytes, true)?,
-            (FieldType::Duration, WireValue::Bytes(bytes)) => {
-                duration::format_duration(last_varint(bytes, 1)? as i64).into()
-            }
+            (FieldType::Duration, WireValue::Bytes(bytes)) => duration::format(last_varint(bytes, 1)? as i64).into(),
             (FieldType::Quantity, WireValue::Bytes(bytes)) => decode_quantity(field, bytes)?,
             (FieldType::IntOrString, WireValue::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
             (FieldType::Raw, WireValue::Bytes(bytes)) => match field.schema_shape {

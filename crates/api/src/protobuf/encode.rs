@@ -2,7 +2,7 @@
 //! unless optional, lists and maps per element, maps sorted by key.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use formats::protowire;
+use formats::wire;
 
 use crate::{
     Map, Value, duration,
@@ -18,7 +18,7 @@ pub fn encode_struct(out: &mut Vec<u8>, ty: &StructType, map: Option<&Map>) {
     for slot in &ty.slots {
         match slot.content {
             SlotContent::Nested(id) => {
-                protowire::append_message_field(out, slot.number, |out| encode_struct(out, schema().get(id), map))
+                wire::put_message(out, slot.number, |out| encode_struct(out, schema().get(id), map))
             }
             SlotContent::Field(at) => {
                 let field = &ty.fields[at];
@@ -37,7 +37,7 @@ fn encode_field(out: &mut Vec<u8>, number: u32, field: &StructField, value: &Val
     match &field.ty {
         FieldType::List(inner) if field.protobuf_wrapped => {
             if let Some(items) = value.as_array() {
-                protowire::append_message_field(out, number, |out| encode_elements(out, 1, field, inner, items));
+                wire::put_message(out, number, |out| encode_elements(out, 1, field, inner, items));
             }
         }
         FieldType::List(inner) => {
@@ -59,8 +59,8 @@ fn encode_map_entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     for (key, value) in entries {
-        protowire::append_message_field(out, number, |out| {
-            protowire::append_bytes_field(out, 1, key.as_bytes());
+        wire::put_message(out, number, |out| {
+            wire::put_bytes(out, 1, key.as_bytes());
             if *inner != FieldType::Bytes || !value.is_null() {
                 encode_element(out, 2, field, inner, value);
             }
@@ -71,38 +71,36 @@ fn encode_map_entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner
 /// Encodes one value with its tag, zero or not.
 fn encode_element(out: &mut Vec<u8>, number: u32, field: &StructField, ty: &FieldType, value: &Value) {
     match ty {
-        FieldType::String => protowire::append_bytes_field(out, number, value.as_str().unwrap_or_default().as_bytes()),
-        FieldType::Bool => protowire::append_varint_field(out, number, value.as_bool().unwrap_or_default().into()),
-        FieldType::Int32 | FieldType::Int64 => {
-            protowire::append_varint_field(out, number, value.as_i64().unwrap_or_default() as u64)
-        }
-        FieldType::Double => protowire::append_double_field(out, number, value.as_f64().unwrap_or_default()),
+        FieldType::String => wire::put_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+        FieldType::Bool => wire::put_number(out, number, value.as_bool().unwrap_or_default().into()),
+        FieldType::Int32 | FieldType::Int64 => wire::put_number(out, number, value.as_i64().unwrap_or_default() as u64),
+        FieldType::Double => wire::put_double(out, number, value.as_f64().unwrap_or_default()),
         FieldType::Bytes => {
             let decoded = BASE64_STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
-            protowire::append_bytes_field(out, number, &decoded);
+            wire::put_bytes(out, number, &decoded);
         }
-        FieldType::Time => protowire::append_message_field(out, number, |out| encode_time(out, value, false)),
-        FieldType::MicroTime => protowire::append_message_field(out, number, |out| encode_time(out, value, true)),
+        FieldType::Time => wire::put_message(out, number, |out| encode_time(out, value, false)),
+        FieldType::MicroTime => wire::put_message(out, number, |out| encode_time(out, value, true)),
         FieldType::Duration => {
             let nanos = value.as_str().and_then(duration::parse).unwrap_or_default();
-            protowire::append_message_field(out, number, |out| protowire::append_varint_field(out, 1, nanos as u64));
+            wire::put_message(out, number, |out| wire::put_number(out, 1, nanos as u64));
         }
         FieldType::Quantity => {
             let text = value.as_str().unwrap_or("0");
-            protowire::append_message_field(out, number, |out| protowire::append_bytes_field(out, 1, text.as_bytes()));
+            wire::put_message(out, number, |out| wire::put_bytes(out, 1, text.as_bytes()));
         }
-        FieldType::IntOrString => protowire::append_message_field(out, number, |out| {
-            protowire::append_varint_field(out, 1, value.is_string().into());
-            protowire::append_varint_field(out, 2, value.as_i64().unwrap_or_default() as u64);
-            protowire::append_bytes_field(out, 3, value.as_str().unwrap_or_default().as_bytes());
+        FieldType::IntOrString => wire::put_message(out, number, |out| {
+            wire::put_number(out, 1, value.is_string().into());
+            wire::put_number(out, 2, value.as_i64().unwrap_or_default() as u64);
+            wire::put_bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
         }),
-        FieldType::Raw => protowire::append_message_field(out, number, |out| encode_raw(out, field, value)),
+        FieldType::Raw => wire::put_message(out, number, |out| encode_raw(out, field, value)),
         FieldType::Struct(id) => {
-            protowire::append_message_field(out, number, |out| encode_struct(out, schema().get(*id), value.as_object()))
+            wire::put_message(out, number, |out| encode_struct(out, schema().get(*id), value.as_object()))
         }
         FieldType::List(inner) => {
             let items = value.as_array().map_or(&[][..], Vec::as_slice);
-            protowire::append_message_field(out, number, |out| encode_elements(out, 1, field, inner, items));
+            wire::put_message(out, number, |out| encode_elements(out, 1, field, inner, items));
         }
         // No type of the schema has a map within a list or map.
         FieldType::Map(_) => {}
@@ -117,22 +115,22 @@ fn encode_time(out: &mut Vec<u8>, value: &Value, micros: bool) {
     if seconds == ZERO_TIME_SECONDS && (!micros || fraction == 0) {
         return;
     }
-    protowire::append_varint_field(out, 1, seconds as u64);
-    protowire::append_varint_field(out, 2, if micros { fraction / 1000 * 1000 } else { 0 });
+    wire::put_number(out, 1, seconds as u64);
+    wire::put_number(out, 2, if micros { fraction / 1000 * 1000 } else { 0 });
 }
 
 fn encode_raw(out: &mut Vec<u8>, field: &StructField, value: &Value) {
     match field.schema_shape {
         Some(shapes) => encode_schema_shape(out, field, shapes, value),
         None if value.is_null() => {}
-        None => protowire::append_bytes_field(out, 1, value.to_string().as_bytes()),
+        None => wire::put_bytes(out, 1, value.to_string().as_bytes()),
     }
 }
 
 fn encode_schema_shape(out: &mut Vec<u8>, field: &StructField, shapes: SchemaShape, value: &Value) {
     match shapes {
         SchemaShape::SchemaOrBool(id) => {
-            protowire::append_varint_field(out, 1, (value.is_object() || *value == Value::Bool(true)).into());
+            wire::put_number(out, 1, (value.is_object() || *value == Value::Bool(true)).into());
             if value.is_object() {
                 encode_element(out, 2, field, &FieldType::Struct(id), value);
             }

@@ -1,7 +1,7 @@
 //! The protobuf envelope (`runtime.Unknown`): four magic bytes, then a message with `apiVersion`, `kind` and the
 //! object.
 
-use formats::protowire::{self, WireReader, WireValue};
+use formats::wire::{self, WireReader, WireValue};
 
 use super::ProtobufError;
 
@@ -36,14 +36,14 @@ pub fn seal_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 pub fn envelope_around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(api_version.len() + kind.len() + 32);
     head.extend_from_slice(MAGIC);
-    protowire::append_message_field(&mut head, 1, |out| {
-        protowire::append_bytes_field(out, 1, api_version.as_bytes());
-        protowire::append_bytes_field(out, 2, kind.as_bytes());
+    wire::put_message(&mut head, 1, |out| {
+        wire::put_bytes(out, 1, api_version.as_bytes());
+        wire::put_bytes(out, 2, kind.as_bytes());
     });
-    protowire::append_length_prefix(&mut head, 2, length);
+    wire::put_length(&mut head, 2, length);
     let mut tail = Vec::new();
-    protowire::append_bytes_field(&mut tail, 3, b"");
-    protowire::append_bytes_field(&mut tail, 4, b"");
+    wire::put_bytes(&mut tail, 3, b"");
+    wire::put_bytes(&mut tail, 4, b"");
     (head, tail)
 }
 
@@ -56,7 +56,7 @@ pub fn open_envelope(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
         Some(rest) => WireReader::new(rest),
     };
     let mut unknown = UnknownObject::default();
-    while let Some((number, value)) = fields.next_field().map_err(|error| error.with_message_type("Unknown"))? {
+    while let Some((number, value)) = fields.next_field().map_err(|error| error.with_type("Unknown"))? {
         match (number, value) {
             (1, WireValue::Bytes(bytes)) => read_type_meta(bytes, &mut unknown)?,
             (2, WireValue::Bytes(bytes)) => unknown.raw = bytes,
@@ -74,7 +74,7 @@ pub fn open_envelope(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
 
 fn read_type_meta(bytes: &[u8], unknown: &mut UnknownObject<'_>) -> Result<(), ProtobufError> {
     let mut fields = WireReader::new(bytes);
-    while let Some((number, value)) = fields.next_field().map_err(|error| error.with_message_type("TypeMeta"))? {
+    while let Some((number, value)) = fields.next_field().map_err(|error| error.with_type("TypeMeta"))? {
         match (number, value) {
             (1, WireValue::Bytes(bytes)) => unknown.api_version = decode_text(bytes),
             (2, WireValue::Bytes(bytes)) => unknown.kind = decode_text(bytes),

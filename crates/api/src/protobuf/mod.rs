@@ -7,11 +7,11 @@ mod decode;
 mod encode;
 mod envelope;
 
-use formats::protowire;
+use formats::wire;
 
 use crate::{
     Map, Value,
-    budget::{MemoryBudget, MemoryLimitExceeded},
+    budget::{MemoryBudget, OverBudget},
     json,
     schema::{ApiSchema, Resource, TypeId, schema},
 };
@@ -29,7 +29,7 @@ pub enum ProtobufError {
     Prefix,
     /// The wire format is malformed.
     #[error(transparent)]
-    Wire(#[from] protowire::WireError),
+    Wire(#[from] wire::WireError),
     /// The input is empty.
     #[error("empty data")]
     Empty,
@@ -71,7 +71,7 @@ pub enum ProtobufError {
     Size,
     /// The memory budget is exceeded.
     #[error(transparent)]
-    Memory(#[from] MemoryLimitExceeded),
+    Memory(#[from] OverBudget),
     /// Embedded JSON is malformed.
     #[error(transparent)]
     Json(#[from] json::JsonError),
@@ -105,9 +105,7 @@ pub fn encode_as(ty: TypeId, object: &Value) -> Vec<u8> {
 /// Encodes an object as an item of a list.
 pub fn encode_list_item(resource: &Resource, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    protowire::append_message_field(&mut out, 2, |out| {
-        encode::encode_struct(out, schema().get(resource.ty), item.as_object())
-    });
+    wire::put_message(&mut out, 2, |out| encode::encode_struct(out, schema().get(resource.ty), item.as_object()));
     out
 }
 
@@ -115,9 +113,7 @@ pub fn encode_list_item(resource: &Resource, item: &Value) -> Vec<u8> {
 pub fn list_envelope(resource: &Resource, metadata: &Value, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut first = Vec::new();
     if let Some(ty) = schema().type_named("meta/v1.ListMeta") {
-        protowire::append_message_field(&mut first, 1, |out| {
-            encode::encode_struct(out, schema().get(ty), metadata.as_object())
-        });
+        wire::put_message(&mut first, 1, |out| encode::encode_struct(out, schema().get(ty), metadata.as_object()));
     }
     let kind = format!("{}List", resource.kind);
     let (mut head, tail) = envelope::envelope_around(&resource.api_version(), &kind, first.len() + length);
@@ -129,8 +125,8 @@ pub fn list_envelope(resource: &Resource, metadata: &Value, length: usize) -> (V
 pub fn encode_watch_event(kind: &str, object: &Value) -> Vec<u8> {
     let inner = encode_declared(object).unwrap_or_else(|| object.to_string().into_bytes());
     let mut out = Vec::with_capacity(inner.len() + 32);
-    protowire::append_bytes_field(&mut out, 1, kind.as_bytes());
-    protowire::append_message_field(&mut out, 2, |out| protowire::append_bytes_field(out, 1, &inner));
+    wire::put_bytes(&mut out, 1, kind.as_bytes());
+    wire::put_message(&mut out, 2, |out| wire::put_bytes(out, 1, &inner));
     out
 }
 
@@ -258,17 +254,17 @@ mod tests {
     fn malformed_bytes_are_rejected() {
         assert_eq!(decode_object(b"{}"), Err(ProtobufError::Prefix));
         let ty = schema().type_named("core/v1.Pod").unwrap();
-        assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(protowire::WireError::End.into()));
+        assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(wire::WireError::End.into()));
         assert_eq!(decode_as(ty, b"\x9b\x06\x9c\x06"), decode_as(ty, b""), "groups are skipped");
         let schema_type = schema().type_named("apiextensions/v1.JSONSchemaProps").unwrap();
         let mut deep = Vec::new();
         for _ in 0..1000 {
             let mut outer = Vec::new();
-            protowire::append_bytes_field(&mut outer, 28, &deep);
+            wire::put_bytes(&mut outer, 28, &deep);
             deep = outer;
         }
         assert_eq!(decode_as(schema_type, &deep), Err(ProtobufError::Depth));
         let spec = schema().type_named("core/v1.PodSpec").unwrap();
-        assert_eq!(decode_as(spec, &[0x12, 0].repeat(1_000_000)), Err(ProtobufError::Memory(MemoryLimitExceeded)));
+        assert_eq!(decode_as(spec, &[0x12, 0].repeat(1_000_000)), Err(ProtobufError::Memory(OverBudget)));
     }
 }

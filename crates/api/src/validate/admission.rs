@@ -38,11 +38,11 @@ pub fn validate_group_and_version(version: &FieldCursor, e: &mut ErrorList) {
     if name.contains('/') {
         return version.invalid_text(e, format!("unexpected GroupVersion string: {}", version.text()));
     }
-    let faults = names::check_dns1123_subdomain(group);
+    let faults = names::check_dns_subdomain(group);
     if !group.is_empty() && !faults.is_empty() {
         version.invalid_as(e, group, faults.join(","));
     }
-    let faults = names::check_dns1035_label(name);
+    let faults = names::check_1035_label(name);
     if name.is_empty() {
         version.invalid_text(e, "version must be specified");
     } else if !faults.is_empty() {
@@ -52,7 +52,7 @@ pub fn validate_group_and_version(version: &FieldCursor, e: &mut ErrorList) {
 
 /// Validates a kind as a label apart from its case.
 pub fn validate_mixed_case_kind(kind: &FieldCursor, e: &mut ErrorList) {
-    let faults = names::check_dns1035_label(&kind.text().to_lowercase());
+    let faults = names::check_1035_label(&kind.text().to_lowercase());
     if !faults.is_empty() {
         let message = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
         kind.invalid_text(e, message);
@@ -81,7 +81,7 @@ pub fn validate_audit_annotation(annotation: &FieldCursor, e: &mut ErrorList) {
 
 /// Requires a domain name of at least three segments.
 pub fn validate_webhook_name(at: &FieldCursor, e: &mut ErrorList) {
-    let faults = names::check_dns1123_subdomain(at.text());
+    let faults = names::check_dns_subdomain(at.text());
     if !faults.is_empty() {
         at.invalid_text(e, faults.join(","));
     } else if at.text().split('.').count() < 3 {
@@ -112,7 +112,7 @@ pub fn validate_review_versions(at: &FieldCursor, e: &mut ErrorList) {
             continue;
         }
         seen.push(version.text());
-        version.check_format(e, names::check_dns1035_label);
+        version.check_format(e, names::check_1035_label);
     }
     if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
         at.invalid(e, "must include at least one of v1, v1beta1");
@@ -139,7 +139,7 @@ pub fn validate_url_path(path: &FieldCursor, e: &mut ErrorList) {
             path.invalid_text(e, format!("segment[{index}] may not be empty"));
             continue;
         }
-        for fault in names::check_dns1123_subdomain(step) {
+        for fault in names::check_dns_subdomain(step) {
             path.invalid_text(e, format!("segment[{index}]: {fault}"));
         }
     }

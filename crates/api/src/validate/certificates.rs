@@ -123,11 +123,11 @@ pub fn validate_signer_name(at: &FieldCursor, e: &mut ErrorList) {
     if domain.len() > 253 {
         at.too_long(e, 253);
     }
-    validate_segments(at, domain, names::check_dns1123_label, e);
+    validate_segments(at, domain, names::check_dns_label, e);
     if !domain.contains('.') {
         at.invalid_as(e, domain, "should be a domain with at least two segments separated by dots");
     }
-    validate_segments(at, path, names::check_dns1123_subdomain, e);
+    validate_segments(at, path, names::check_dns_subdomain, e);
     if at.text().len() > 571 {
         at.too_long(e, 571);
     }
@@ -155,11 +155,11 @@ fn bundle_name_errors_for(signer: &str, name: &str) -> Vec<String> {
         if name.contains(':') {
             return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];
         }
-        return names::check_dns1123_subdomain(name);
+        return names::check_dns_subdomain(name);
     }
     let prefix = format!("{}:", signer.replace('/', ":"));
     match name.strip_prefix(&prefix) {
-        Some(rest) => names::check_dns1123_subdomain(rest),
+        Some(rest) => names::check_dns_subdomain(rest),
         None => vec![format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}")],
     }
 }

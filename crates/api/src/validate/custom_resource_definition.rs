@@ -15,7 +15,7 @@ pub fn validate_definition_name(new: &FieldCursor, e: &mut ErrorList) {
         return;
     }
     let wanted = format!("{}.{}", spec.get("names").get("plural").text(), spec.get("group").text());
-    name.check_format(e, names::check_dns1123_subdomain);
+    name.check_format(e, names::check_dns_subdomain);
     if name.text() != wanted {
         name.invalid_text(e, "must be spec.names.plural+\".\"+spec.group");
     }
@@ -55,14 +55,14 @@ pub fn validate_definition(spec: &FieldCursor, e: &mut ErrorList) {
 }
 
 fn check_label_joined(name: &FieldCursor, e: &mut ErrorList) {
-    let faults = names::check_dns1035_label(name.text());
+    let faults = names::check_1035_label(name.text());
     if !faults.is_empty() {
         name.invalid_text(e, faults.join(","));
     }
 }
 
 pub fn validate_domain_of_group(group: &FieldCursor, e: &mut ErrorList) {
-    let faults = names::check_dns1123_subdomain(group.text());
+    let faults = names::check_dns_subdomain(group.text());
     if !faults.is_empty() {
         group.invalid_text(e, faults.join(","));
     } else if !group.text().contains('.') {

@@ -36,7 +36,7 @@ pub fn validate_request_name(at: &FieldCursor, e: &mut ErrorList) {
     if parts.len() > 2 {
         return at.invalid_text(e, NOT_A_REQUEST);
     }
-    parts.iter().for_each(|part| at.check_format_as(e, part, names::check_dns1123_label));
+    parts.iter().for_each(|part| at.check_format_as(e, part, names::check_dns_label));
     let object = at.root();
     let (own, inner) = (object.get("spec"), object.get("spec"));
     let inner = inner.get("spec");
@@ -81,14 +81,7 @@ fn check_attribute_name(at: &FieldCursor, name: &str, e: &mut ErrorList) {
     check_name_part(at, id, "", 32, names::check_c_identifier, e);
 }
 
-fn check_name_part(
-    at: &FieldCursor,
-    text: &str,
-    missing: &str,
-    most: usize,
-    form: names::NameValidator,
-    e: &mut ErrorList,
-) {
+fn check_name_part(at: &FieldCursor, text: &str, missing: &str, most: usize, form: names::NameRule, e: &mut ErrorList) {
     if text.is_empty() && !missing.is_empty() {
         return at.invalid_as(e, "", missing);
     }
@@ -189,7 +182,7 @@ pub fn validate_reserved_for(claim: &FieldCursor, e: &mut ErrorList) {
 
 /// Validates a pool name: subdomains separated by slashes.
 pub fn validate_pool_name(at: &FieldCursor, e: &mut ErrorList) {
-    at.text().split('/').for_each(|part| at.check_format_as(e, part, names::check_dns1123_subdomain));
+    at.text().split('/').for_each(|part| at.check_format_as(e, part, names::check_dns_subdomain));
 }
 
 /// As [`validate_pool_name`], with the wording of declarative validation.
@@ -202,7 +195,7 @@ pub fn validate_segmented_pool_name(at: &FieldCursor, e: &mut ErrorList) {
             at.invalid_text(e, format!("segment {index}: must not be empty"));
             continue;
         }
-        names::check_dns1123_subdomain(part)
+        names::check_dns_subdomain(part)
             .into_iter()
             .for_each(|fault| at.invalid_as(e, part, format!("segment {index}: {fault}")));
     }

@@ -61,13 +61,13 @@ fn validate_domain(at: &FieldCursor, e: &mut ErrorList) {
         return;
     }
     let name = at.text().strip_suffix('.').unwrap_or(at.text());
-    let faults = names::check_dns1123_subdomain(name);
+    let faults = names::check_dns_subdomain(name);
     if !faults.is_empty() {
         at.invalid_as(e, name, faults.join(","));
     } else if !name.contains('.') {
         at.invalid_as(e, name, "should be a domain with at least two segments separated by dots");
-    } else if let Some(label) = name.split('.').find(|label| !names::check_dns1123_label(label).is_empty()) {
-        at.invalid_as(e, label, names::check_dns1123_label(label).join(","));
+    } else if let Some(label) = name.split('.').find(|label| !names::check_dns_label(label).is_empty()) {
+        at.invalid_as(e, label, names::check_dns_label(label).join(","));
     }
 }
 

@@ -353,24 +353,24 @@ impl FieldCursor<'_, '_> {
     }
 
     /// Checks the format of the string.
-    pub fn check_format(&self, e: &mut ErrorList, form: names::NameValidator) {
+    pub fn check_format(&self, e: &mut ErrorList, form: names::NameRule) {
         self.check_format_as(e, self.text(), form);
     }
 
     /// As [`Self::check_format`], for a part of the value.
-    pub fn check_format_as(&self, e: &mut ErrorList, text: &str, form: names::NameValidator) {
+    pub fn check_format_as(&self, e: &mut ErrorList, text: &str, form: names::NameRule) {
         form(text).into_iter().for_each(|fault| self.invalid_as(e, text, fault));
     }
 
     /// Requires a string of a format.
-    pub fn require_format(&self, e: &mut ErrorList, form: names::NameValidator) {
+    pub fn require_format(&self, e: &mut ErrorList, form: names::NameRule) {
         if self.require_value(e) {
             self.check_format(e, form);
         }
     }
 
     /// Checks the format of a string that is not empty.
-    pub fn check_optional_format(&self, e: &mut ErrorList, form: names::NameValidator) {
+    pub fn check_optional_format(&self, e: &mut ErrorList, form: names::NameRule) {
         if !self.text().is_empty() {
             self.check_format(e, form);
         }

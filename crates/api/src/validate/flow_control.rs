@@ -12,7 +12,7 @@ pub fn validate_verbs(at: &FieldCursor, e: &mut ErrorList) {
 
 pub fn validate_flow_namespaces(list: &FieldCursor, e: &mut ErrorList) {
     for namespace in list.items().filter(|_| !list.contains_text("*")) {
-        for fault in names::check_dns1123_label(namespace.text()) {
+        for fault in names::check_dns_label(namespace.text()) {
             let message = format!("each member of this list must be '*' or a DNS-1123 label; {fault}");
             namespace.invalid_text(e, message);
         }

@@ -1,7 +1,7 @@
 //! Validation of IP addresses and CIDRs: strict parsing, with upstream's messages for legacy values.
 
 use super::prelude::*;
-pub(super) use formats::net::{parse_lenient_cidr, parse_lenient_ip};
+pub(super) use formats::net::{lenient_cidr, lenient_ip};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -17,9 +17,7 @@ pub(super) fn mask_address(ip: IpAddr, length: u32) -> IpAddr {
 
 /// Whether a network is a strict subset of another.
 pub(super) fn is_strict_subnet(inner: &str, outer: &str) -> bool {
-    let (Some((inner, inner_length)), Some((outer, outer_length))) =
-        (parse_lenient_cidr(inner), parse_lenient_cidr(outer))
-    else {
+    let (Some((inner, inner_length)), Some((outer, outer_length))) = (lenient_cidr(inner), lenient_cidr(outer)) else {
         return false;
     };
     inner.is_ipv4() == outer.is_ipv4()
@@ -37,7 +35,7 @@ impl FieldCursor<'_, '_> {
         if old.contains(&self.text()) {
             return true;
         }
-        let fault = match parse_lenient_ip(self.text()) {
+        let fault = match lenient_ip(self.text()) {
             None => BAD_IP,
             Some(_) if self.text().parse::<IpAddr>().is_err() => "must not have leading 0s",
             Some(ip) if is_mapped(ip) => "must not be an IPv4-mapped IPv6 address",
@@ -73,7 +71,7 @@ impl FieldCursor<'_, '_> {
         if let Some(fault) = cidr_error(self.text()) {
             return self.invalid_text(e, fault);
         }
-        let Some((ip, length)) = parse_lenient_cidr(self.text()) else { return };
+        let Some((ip, length)) = lenient_cidr(self.text()) else { return };
         let canonical = format!("{}/{length}", mask_address(ip, length));
         if canonical != self.text() {
             self.invalid_text(e, format!("must be in canonical form ({canonical:?})"));
@@ -82,7 +80,7 @@ impl FieldCursor<'_, '_> {
 
     /// Checks that an address is usable as an endpoint.
     pub(super) fn check_endpoint_ip(&self, e: &mut ErrorList) {
-        let Some(ip) = parse_lenient_ip(self.text()) else {
+        let Some(ip) = lenient_ip(self.text()) else {
             return self.invalid_text(e, "must be a valid IP address");
         };
         let (local, multicast) = match ip {
@@ -114,7 +112,7 @@ pub fn validate_reachable(at: &FieldCursor, e: &mut ErrorList) {
 
 /// Validates an interface address with its prefix length.
 pub fn validate_interface_address(at: &FieldCursor, e: &mut ErrorList) {
-    let Some((ip, length)) = parse_lenient_cidr(at.text()) else {
+    let Some((ip, length)) = lenient_cidr(at.text()) else {
         return at.invalid_text(e, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
     };
     let canonical = format!("{}/{length}", ip.to_canonical());
@@ -134,7 +132,7 @@ pub fn validate_port_or_name(at: &FieldCursor, e: &mut ErrorList) {
 
 /// Returns the errors about an address in canonical form.
 pub(super) fn canonical_ip_errors(text: &str) -> Vec<String> {
-    match parse_lenient_ip(text) {
+    match lenient_ip(text) {
         None => vec![BAD_IP.to_owned()],
         Some(_) if text.parse::<IpAddr>().is_err() => vec!["must not have leading 0s".to_owned()],
         Some(ip) if is_mapped(ip) => vec!["must not be an IPv4-mapped IPv6 address".to_owned()],
@@ -144,7 +142,7 @@ pub(super) fn canonical_ip_errors(text: &str) -> Vec<String> {
 }
 
 fn cidr_error(text: &str) -> Option<&'static str> {
-    let Some((ip, length)) = parse_lenient_cidr(text) else { return Some(BAD_CIDR) };
+    let Some((ip, length)) = lenient_cidr(text) else { return Some(BAD_CIDR) };
     let (address, digits) = text.split_once('/').unwrap_or_default();
     if address.parse::<IpAddr>().is_err() || digits != length.to_string() {
         return Some("must not have leading 0s in IP or prefix length");
@@ -157,12 +155,11 @@ fn cidr_error(text: &str) -> Option<&'static str> {
 
 /// Whether addresses are of both families; `None` if one is malformed.
 pub(super) fn is_dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> Option<bool> {
-    let ips =
-        texts.map(|text| parse_lenient_ip(text.split('/').next().unwrap_or_default())).collect::<Option<Vec<_>>>()?;
+    let ips = texts.map(|text| lenient_ip(text.split('/').next().unwrap_or_default())).collect::<Option<Vec<_>>>()?;
     Some(ips.iter().any(IpAddr::is_ipv4) && ips.iter().any(IpAddr::is_ipv6))
 }
 
 /// Whether a text is an IPv6 address.
 pub(super) fn is_ipv6(text: &str) -> bool {
-    parse_lenient_ip(text).is_some_and(|ip| ip.is_ipv6())
+    lenient_ip(text).is_some_and(|ip| ip.is_ipv6())
 }

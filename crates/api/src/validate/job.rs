@@ -61,7 +61,7 @@ pub fn validate_indexed_name(job: &FieldCursor, e: &mut ErrorList) {
     let meta = job.get("metadata");
     let name = meta.get("name");
     let last = format!("{}-{}", name.text(), completions - 1);
-    if !names::check_dns1123_label(&last).is_empty() {
+    if !names::check_dns_label(&last).is_empty() {
         name.invalid_text(e, format!("will not able to create pod with invalid DNS label: {last}"));
     }
 }
@@ -142,7 +142,7 @@ pub fn validate_domain_path(at: &FieldCursor, e: &mut ErrorList) {
     match at.text().split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty()) {
         None => at.invalid_text(e, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
         Some((host, path)) => {
-            at.check_format_as(e, host, names::check_dns1123_subdomain);
+            at.check_format_as(e, host, names::check_dns_subdomain);
             if !path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {
                 let message = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
                 at.invalid_as(e, path, message);

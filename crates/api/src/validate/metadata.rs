@@ -12,7 +12,7 @@ const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeleti
 #[derive(Clone, Copy)]
 pub(super) struct MetadataRules {
     /// The name format.
-    pub name: names::NameValidator,
+    pub name: names::NameRule,
     /// Whether objects are namespaced.
     pub namespaced: bool,
     /// Whether unqualified finalizers must be standard ones.
@@ -49,7 +49,7 @@ fn validate_namespace(meta: &FieldCursor, namespaced: bool, e: &mut ErrorList) {
             namespace.forbidden(e, "not allowed on this type");
         }
     } else {
-        namespace.require_format(e, names::check_dns1123_label);
+        namespace.require_format(e, names::check_dns_label);
     }
 }
 

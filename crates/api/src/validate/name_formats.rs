@@ -3,15 +3,15 @@
 use super::{names::*, resource_name};
 
 /// The formats by their name in the tables.
-const NAME_FORMATS: &[(&str, NameValidator)] = &[
+const NAME_FORMATS: &[(&str, NameRule)] = &[
     ("any", |_| Vec::new()),
-    ("subdomain", check_dns1123_subdomain),
-    ("long_name", |text| with_byte_lengths(check_dns1123_subdomain(text), 253)),
-    ("short_name", |text| with_byte_lengths(check_dns1123_label(text), 63)),
+    ("subdomain", check_dns_subdomain),
+    ("long_name", |text| with_byte_lengths(check_dns_subdomain(text), 253)),
+    ("short_name", |text| with_byte_lengths(check_dns_label(text), 63)),
     ("long_name_caseless", check_long_name_caseless),
     ("wildcard", check_wildcard_subdomain),
-    ("label", check_dns1123_label),
-    ("label_1035", check_dns1035_label),
+    ("label", check_dns_label),
+    ("label_1035", check_1035_label),
     ("path_segment", check_path_segment),
     ("qualified", check_qualified_name),
     ("label_value", check_label_value),
@@ -42,7 +42,7 @@ const NAME_FORMATS: &[(&str, NameValidator)] = &[
 ];
 
 /// Returns a format by its name in the tables.
-pub(super) fn find_format(name: &str) -> Option<NameValidator> {
+pub(super) fn find_format(name: &str) -> Option<NameRule> {
     NAME_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
 }
 

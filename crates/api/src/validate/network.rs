@@ -49,12 +49,12 @@ fn validate_ip_block(at: &FieldCursor, known: &[&str], e: &mut ErrorList) {
         return;
     }
     cidr.check_cidr(e, known);
-    if ip_address::parse_lenient_cidr(cidr.text()).is_none() {
+    if ip_address::lenient_cidr(cidr.text()).is_none() {
         return;
     }
     for except in at.get("except").items() {
         except.check_cidr(e, known);
-        if ip_address::parse_lenient_cidr(except.text()).is_some()
+        if ip_address::lenient_cidr(except.text()).is_some()
             && !ip_address::is_strict_subnet(except.text(), cidr.text())
         {
             except.invalid_text(e, "must be a strict subset of `cidr`");
@@ -123,23 +123,23 @@ fn validate_host(host: &FieldCursor, e: &mut ErrorList) {
     if host.is_empty() {
         return;
     }
-    if ip_address::parse_lenient_ip(host.text()).is_some() {
+    if ip_address::lenient_ip(host.text()).is_some() {
         host.invalid_text(e, "must be a DNS name, not an IP address");
     }
     host.check_format(e, host_format(host.text()));
 }
 
-fn host_format(host: &str) -> names::NameValidator {
-    if host.contains('*') { names::check_wildcard_subdomain } else { names::check_dns1123_subdomain }
+fn host_format(host: &str) -> names::NameRule {
+    if host.contains('*') { names::check_wildcard_subdomain } else { names::check_dns_subdomain }
 }
 
 pub fn validate_ingress_tls(list: &FieldCursor, e: &mut ErrorList) {
-    let faulty = |name: &str| !name.is_empty() && !names::check_dns1123_subdomain(name).is_empty();
+    let faulty = |name: &str| !name.is_empty() && !names::check_dns_subdomain(name).is_empty();
     let any_secret = list.old_cursor().items().any(|tls| faulty(tls.text_at("secretName")));
     for tls in list.items() {
         tls.get("hosts").items().for_each(|host| host.check_format(e, host_format(host.text())));
         if !any_secret {
-            tls.get("secretName").check_optional_format(e, names::check_dns1123_subdomain);
+            tls.get("secretName").check_optional_format(e, names::check_dns_subdomain);
         }
     }
 }

@@ -70,8 +70,7 @@ fn is_feature_name(text: &str) -> bool {
 pub fn validate_pod_networks(cidrs: &FieldCursor, e: &mut ErrorList) {
     cidrs.items().for_each(|cidr| cidr.check_cidr(e, &[]));
     if cidrs.len() > 1
-        && let Some((at, text)) =
-            cidrs.texts().enumerate().find(|(_, text)| ip_address::parse_lenient_cidr(text).is_none())
+        && let Some((at, text)) = cidrs.texts().enumerate().find(|(_, text)| ip_address::lenient_cidr(text).is_none())
     {
         let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
         let message = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");

@@ -152,7 +152,7 @@ fn validate_validity_period(new: &FieldCursor, status: &FieldCursor, certificate
     let (Some(begin), Some(end), Some(renew)) = (second(&from), second(&to), second(&refresh)) else { return };
     let most = new.get("spec").get("maxExpirationSeconds").int();
     let lifetime = own(validity.not_after) - own(validity.not_before);
-    let shown = BadValue::Rendered(duration::format_duration(lifetime.saturating_mul(1_000_000_000)));
+    let shown = BadValue::Rendered(duration::format(lifetime.saturating_mul(1_000_000_000)));
     let chain = status.get("certificateChain");
     if begin != own(validity.not_before) {
         from.invalid(e, "must be set to the NotBefore time encoded in the leaf certificate");

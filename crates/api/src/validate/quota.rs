@@ -119,12 +119,12 @@ pub fn validate_limit_relations(limit: &FieldCursor, e: &mut ErrorList) {
         if let Some(ratio) = ratio {
             let field = limit.get("maxLimitRequestRatio");
             let place = field.entry(key);
-            if ratio.milli_value() < 1000 {
+            if ratio.millis() < 1000 {
                 place.invalid_as(e, ratio.to_string(), format!("ratio {ratio} is less than 1"));
             }
             if let (Some(min), Some(max)) = (min, max) {
-                let bound = max.milli_value() as f64 / min.milli_value() as f64;
-                if ratio.milli_value() as f64 / 1000.0 > bound {
+                let bound = max.millis() as f64 / min.millis() as f64;
+                if ratio.millis() as f64 / 1000.0 > bound {
                     let message = format!("ratio {ratio} is greater than max/min = {bound:.6}");
                     place.invalid_as(e, ratio.to_string(), message);
                 }

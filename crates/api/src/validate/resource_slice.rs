@@ -50,7 +50,7 @@ fn validate_node_selection(at: &FieldCursor, choices: &[&str], when: &str, e: &m
                 given.invalid_text(e, message);
                 continue;
             }
-            "nodeName" => given.check_format(e, names::check_dns1123_subdomain),
+            "nodeName" => given.check_format(e, names::check_dns_subdomain),
             "nodeSelector" => {
                 check_block("NodeSelector", &given, e);
                 let terms = given.get("nodeSelectorTerms");
@@ -81,7 +81,7 @@ fn validate_node_selection(at: &FieldCursor, choices: &[&str], when: &str, e: &m
 }
 
 pub fn validate_slice_device(at: &FieldCursor, e: &mut ErrorList) {
-    at.get("name").check_format(e, names::check_dns1123_label);
+    at.get("name").check_format(e, names::check_dns_label);
     let inner = at.with_value(device_fields(at));
     let attributes = inner.get("attributes");
     let total = attributes.len() + inner.get("capacity").len();
@@ -114,7 +114,7 @@ pub fn validate_counter_names(counters: &FieldCursor, e: &mut ErrorList) {
     if counters.len() > 32 {
         counters.too_many(e, 32);
     }
-    counters.entries().for_each(|(name, _)| counters.check_format_as(e, name, names::check_dns1123_label));
+    counters.entries().for_each(|(name, _)| counters.check_format_as(e, name, names::check_dns_label));
 }
 
 /// Requires exactly one value of an attribute.

@@ -49,7 +49,7 @@ pub fn validate_an_address(ips: &FieldCursor, e: &mut ErrorList) {
 
 pub fn validate_external_name(name: &FieldCursor, e: &mut ErrorList) {
     let cname = name.text().strip_suffix('.').unwrap_or(name.text());
-    if cname.is_empty() { name.required(e, "") } else { name.check_format_as(e, cname, names::check_dns1123_subdomain) }
+    if cname.is_empty() { name.required(e, "") } else { name.check_format_as(e, cname, names::check_dns_subdomain) }
 }
 
 pub fn validate_external_ips(list: &FieldCursor, e: &mut ErrorList) {
@@ -158,8 +158,8 @@ pub fn validate_ingress_points(list: &FieldCursor, e: &mut ErrorList) {
             ip.check_ip(e, &before);
         }
         if !host.is_empty() {
-            host.check_format(e, names::check_dns1123_subdomain);
-            if ip_address::parse_lenient_ip(host.text()).is_some() {
+            host.check_format(e, names::check_dns_subdomain);
+            if ip_address::lenient_ip(host.text()).is_some() {
                 host.invalid_text(e, "must be a DNS name, not an IP address");
             }
         }

@@ -119,9 +119,8 @@ pub(super) fn storage_version_name(name: &str) -> Vec<String> {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".to_owned()];
     };
-    let group = names::check_dns1123_subdomain(group).into_iter().map(|fault| format!("the group segment {fault}"));
-    let resource =
-        names::check_dns1035_label(resource).into_iter().map(|fault| format!("the resource segment {fault}"));
+    let group = names::check_dns_subdomain(group).into_iter().map(|fault| format!("the group segment {fault}"));
+    let resource = names::check_1035_label(resource).into_iter().map(|fault| format!("the resource segment {fault}"));
     group.chain(resource).collect()
 }
 

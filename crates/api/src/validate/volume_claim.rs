@@ -30,7 +30,7 @@ pub fn validate_claimed_size(resources: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_source_group(source: &FieldCursor, e: &mut ErrorList) {
     let before = source.ancestor(1).old;
     if before["dataSource"]["apiGroup"].is_null() && before["dataSourceRef"]["apiGroup"].is_null() {
-        source.get("apiGroup").check_optional_format(e, names::check_dns1123_subdomain);
+        source.get("apiGroup").check_optional_format(e, names::check_dns_subdomain);
     }
 }
 

@@ -63,7 +63,7 @@ pub fn warn_wrong_label_value(value: &FieldCursor, e: &mut ErrorList) {
 
 /// Warns about names that are part of pod names.
 pub fn warn_pod_name_part(name: &FieldCursor, e: &mut ErrorList) {
-    let faults = names::check_dns1123_label(name.text());
+    let faults = names::check_dns_label(name.text());
     if !faults.is_empty() {
         let why = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended";
         name.warn(e, format!("{why}: [{}]", faults.join(" ")));
@@ -84,7 +84,7 @@ fn push_warning(e: &mut ErrorList, message: impl Into<String>) {
 }
 
 fn is_fractional(amount: &FieldCursor) -> bool {
-    amount.quantity().is_some_and(|quantity| quantity.milli_value() % 1000 != 0)
+    amount.quantity().is_some_and(|quantity| quantity.millis() % 1000 != 0)
 }
 
 /// Warns about fractional quantities of these resources.
@@ -267,7 +267,7 @@ fn warn_overlaps(volume: &str, what: &str, paths: Vec<(&str, String)>, e: &mut E
 /// Warns about addresses in non-canonical form.
 pub fn warn_odd_ip(at: &FieldCursor, e: &mut ErrorList) {
     let text = at.text();
-    let Some(ip) = ip_address::parse_lenient_ip(text) else { return };
+    let Some(ip) = ip_address::lenient_ip(text) else { return };
     let canonical = ip.to_canonical();
     if text.parse::<IpAddr>().is_err() || canonical != ip {
         at.warn(e, format!("non-standard IP address {text:?} is invalid: use {:?}", canonical.to_string()));
@@ -278,7 +278,7 @@ pub fn warn_odd_ip(at: &FieldCursor, e: &mut ErrorList) {
 
 pub fn warn_odd_cidr(at: &FieldCursor, e: &mut ErrorList) {
     let text = at.text();
-    let Some((ip, length)) = ip_address::parse_lenient_cidr(text) else { return };
+    let Some((ip, length)) = ip_address::lenient_cidr(text) else { return };
     let (address, digits) = text.split_once('/').unwrap_or_default();
     let network = format!("{}/{length}", ip_address::mask_address(ip, length));
     let before = e.len();

@@ -35,7 +35,7 @@ fn validate_resource(value: &Value, path: &str, errors: &mut Vec<FieldError>) {
         }
     }
     if let Some(kind) = value.get("kind").and_then(Value::as_str) {
-        let label_errors = names::check_dns1035_label(&kind.to_lowercase());
+        let label_errors = names::check_1035_label(&kind.to_lowercase());
         if kind.is_empty() {
             errors.push(FieldError::invalid(field_path("kind"), kind, "must not be empty"));
         } else if !label_errors.is_empty() {

@@ -250,7 +250,7 @@ impl ExtraMapping {
         let Some((host, rest)) = key.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty()) else {
             return Err(invalid_key(key, "must be a domain-prefixed path (such as \"acme.io/foo\")".into()));
         };
-        if let Some(why) = names::check_dns1123_subdomain(host).into_iter().next() {
+        if let Some(why) = names::check_dns_subdomain(host).into_iter().next() {
             return Err(invalid_key(host, why));
         }
         if !rest.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {

@@ -44,23 +44,23 @@ fn format_value<'a>(at: usize) -> Result<Value<'a>, EvalError> {
 }
 
 static FORMATS: [NamedFormat; 13] = [
-    NamedFormat { name: "dns1123Label", problems: names::check_dns1123_label, pattern_size: 30 },
-    NamedFormat { name: "dns1123Subdomain", problems: names::check_dns1123_subdomain, pattern_size: 60 },
-    NamedFormat { name: "dns1035Label", problems: names::check_dns1035_label, pattern_size: 30 },
+    NamedFormat { name: "dns1123Label", problems: names::check_dns_label, pattern_size: 30 },
+    NamedFormat { name: "dns1123Subdomain", problems: names::check_dns_subdomain, pattern_size: 60 },
+    NamedFormat { name: "dns1035Label", problems: names::check_1035_label, pattern_size: 30 },
     NamedFormat { name: "qualifiedName", problems: names::check_qualified_name, pattern_size: 60 },
     NamedFormat {
         name: "dns1123LabelPrefix",
-        problems: |text| names::check_dns1123_label(&names::mask_trailing_dash(text)),
+        problems: |text| names::check_dns_label(&names::mask_trailing_dash(text)),
         pattern_size: 30,
     },
     NamedFormat {
         name: "dns1123SubdomainPrefix",
-        problems: |text| names::check_dns1123_subdomain(&names::mask_trailing_dash(text)),
+        problems: |text| names::check_dns_subdomain(&names::mask_trailing_dash(text)),
         pattern_size: 60,
     },
     NamedFormat {
         name: "dns1035LabelPrefix",
-        problems: |text| names::check_dns1035_label(&names::mask_trailing_dash(text)),
+        problems: |text| names::check_1035_label(&names::mask_trailing_dash(text)),
         pattern_size: 30,
     },
     NamedFormat { name: "labelValue", problems: names::check_label_value, pattern_size: 40 },
@@ -73,10 +73,10 @@ static FORMATS: [NamedFormat; 13] = [
 
 /// Validates the namespace and name of a service account.
 pub(super) fn validate_service_account(namespace: &str, name: &str) -> Result<(), EvalError> {
-    if !names::check_dns1123_subdomain(name).is_empty() {
+    if !names::check_dns_subdomain(name).is_empty() {
         return Err(EvalError::new("Invalid service account name"));
     }
-    if !names::check_dns1123_label(namespace).is_empty() {
+    if !names::check_dns_label(namespace).is_empty() {
         return Err(EvalError::new("Invalid service account namespace"));
     }
     Ok(())

@@ -95,7 +95,7 @@ impl fmt::Display for Duration {
 impl Duration {
     /// Formats the duration as Go does: `1h30m0s`.
     pub fn go_format(self) -> String {
-        formats::duration::format_duration(self.0)
+        formats::duration::format(self.0)
     }
 }
 

@@ -19,7 +19,7 @@ pub use self::{
 use self::reader::{JsonReader, ReadError};
 use crate::{
     Value,
-    budget::{MemoryBudget, MemoryLimitExceeded},
+    budget::{MemoryBudget, OverBudget},
     field_path::FieldPath,
 };
 
@@ -45,7 +45,7 @@ pub enum JsonError {
     Size,
     /// The memory exceeds its limit.
     #[error(transparent)]
-    Memory(#[from] MemoryLimitExceeded),
+    Memory(#[from] OverBudget),
     /// `apiVersion` or `kind` is not a string, or the document is not an object.
     #[error("json: cannot unmarshal {found} into Go {what}")]
     TypeMeta {
@@ -183,7 +183,7 @@ pub fn json_type_name(first: u8) -> &'static str {
 }
 
 /// Converts a float to a JSON number: exact whole numbers become integers; `None` for NaN and infinities.
-pub fn number_from_float(value: f64) -> Option<Value> {
+pub fn from_float(value: f64) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT {
         return Some((value as i64).into());
@@ -257,7 +257,7 @@ mod tests {
         assert!(matches!(parse(&nested(1_000_000)), Err(JsonError::Syntax(_))), "Go has a limit too");
         assert_eq!(parse(&vec![b' '; MAX_SIZE + 1]).unwrap_err(), JsonError::Size);
         let many = format!("[{}0]", "{\"\":0},".repeat(300_000));
-        assert_eq!(parse(many.as_bytes()).unwrap_err(), JsonError::Memory(MemoryLimitExceeded));
+        assert_eq!(parse(many.as_bytes()).unwrap_err(), JsonError::Memory(OverBudget));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Map, Value,
-    budget::{MemoryBudget, MemoryLimitExceeded},
+    budget::{MemoryBudget, OverBudget},
     field_path::FieldPath,
 };
 
@@ -35,8 +35,8 @@ impl From<JsonError> for ReadError {
     }
 }
 
-impl From<MemoryLimitExceeded> for ReadError {
-    fn from(error: MemoryLimitExceeded) -> Self {
+impl From<OverBudget> for ReadError {
+    fn from(error: OverBudget) -> Self {
         JsonError::from(error).into()
     }
 }
@@ -180,7 +180,7 @@ pub fn parse_number(text: &str) -> Result<Value, ReadError> {
     if let Ok(integer) = text.parse::<i64>() {
         return Ok(integer.into());
     }
-    text.parse().ok().and_then(super::number_from_float).ok_or_else(|| JsonError::Number(text.to_owned()).into())
+    text.parse().ok().and_then(super::from_float).ok_or_else(|| JsonError::Number(text.to_owned()).into())
 }
 
 /// Unescapes a scanned string; an unpaired surrogate becomes U+FFFD.

@@ -232,7 +232,7 @@ fn resolve_tagged(tag: &str, text: &str, scalar: ResolvedScalar) -> Result<Resol
 
 /// Converts a float to a JSON number.
 fn json_number(value: f64) -> Result<Value, YamlError> {
-    json::number_from_float(value).ok_or(YamlError::Number(match value {
+    json::from_float(value).ok_or(YamlError::Number(match value {
         f64::INFINITY => "+Inf",
         f64::NEG_INFINITY => "-Inf",
         _ => "NaN",

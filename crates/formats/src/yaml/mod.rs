@@ -10,7 +10,7 @@ mod key_order;
 mod resolve;
 mod syntax_error;
 
-use crate::{Value, budget::MemoryLimitExceeded, json};
+use crate::{Value, budget::OverBudget, json};
 
 /// A YAML decoding error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum YamlError {
     Size,
     /// The memory exceeds its limit.
     #[error(transparent)]
-    Memory(#[from] MemoryLimitExceeded),
+    Memory(#[from] OverBudget),
 }
 
 /// A decoded document.
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(parse(&vec![b'a'; json::MAX_SIZE + 1]), Err(YamlError::Size));
         assert_eq!(parse_value(&"a".repeat(json::MAX_SIZE)).as_str().map(str::len), Some(json::MAX_SIZE));
         let many = format!("[{}]", "{a: 1},".repeat(300_000));
-        assert_eq!(parse(many.as_bytes()), Err(YamlError::Memory(MemoryLimitExceeded)));
+        assert_eq!(parse(many.as_bytes()), Err(YamlError::Memory(OverBudget)));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(in crate::validate) fn validate_quantity_value(name: &str, at: &FieldCursor,
     if at.text().starts_with('-') && at.quantity_sign() < 0 {
         at.invalid_text(e, "must be greater than or equal to 0");
     }
-    if resource::is_integer_resource(name) && at.quantity().is_some_and(|quantity| quantity.milli_value() % 1000 != 0) {
+    if resource::is_integer_resource(name) && at.quantity().is_some_and(|quantity| quantity.millis() % 1000 != 0) {
         at.invalid_text(e, "must be an integer");
     }
 }
@@ -64,8 +64,7 @@ pub(in crate::validate) fn validate_quantity_value(name: &str, at: &FieldCursor,
 fn check_huge_page_multiple(name: &str, at: &FieldCursor, e: &mut ErrorList) {
     let Some(size) = name.strip_prefix("hugepages-").map(Quantity::parse) else { return };
     let amount = at.quantity().map_or(0, Quantity::value);
-    let divides =
-        size.is_some_and(|size| size.value() > 0 && size.milli_value() % 1000 == 0 && amount % size.value() == 0);
+    let divides = size.is_some_and(|size| size.value() > 0 && size.millis() % 1000 == 0 && amount % size.value() == 0);
     if !divides {
         at.invalid_text(e, format!("{} is not positive integer multiple of {name}", at.text()));
     }
@@ -130,7 +129,7 @@ fn check_claim_names(list: &FieldCursor, e: &mut ErrorList) {
         if seen.iter().any(|key| key == name) {
             claim.duplicate(e, name);
         } else {
-            request.check_optional_format(e, names::check_dns1123_label);
+            request.check_optional_format(e, names::check_dns_label);
             let key = if request.is_empty() { name.to_owned() } else { format!("{name}/{}", request.text()) };
             if seen.contains(&key) {
                 claim.duplicate(e, key.as_str());
@@ -166,7 +165,7 @@ pub fn validate_pod_claims(list: &FieldCursor, e: &mut ErrorList) {
         } else if seen.contains(&name.text()) {
             name.duplicate(e, name.text());
         } else {
-            name.check_format(e, names::check_dns1123_label);
+            name.check_format(e, names::check_dns_label);
             seen.push(name.text());
         }
         check_block("PodResourceClaim", &claim, e);

@@ -42,7 +42,7 @@ pub fn validate_created_claim_name(volume: &FieldCursor, e: &mut ErrorList) {
         return;
     }
     let claim = format!("{pod}-{}", name.text());
-    for fault in names::check_dns1123_subdomain(&claim) {
+    for fault in names::check_dns_subdomain(&claim) {
         name.invalid_text(e, format!("PVC name {claim:?}: {fault}"));
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct RuleSet {
 /// The rules of a kind.
 pub(super) struct KindRules {
     /// The name format.
-    name: names::NameValidator,
+    name: names::NameRule,
     /// Whether objects are stored: reviews have no metadata.
     pub stored: bool,
     main: usize,
@@ -96,7 +96,7 @@ pub(super) fn metadata_rules(resource: &Resource) -> MetadataRules {
     const ANY_FINALIZER: &str = "apiextensions.k8s.io apiregistration.k8s.io admissionregistration.k8s.io \
         coordination.k8s.io node.k8s.io";
     MetadataRules {
-        name: names::check_dns1123_subdomain,
+        name: names::check_dns_subdomain,
         namespaced: resource.scope == ResourceScope::Namespaced,
         known_finalizers: !names::is_listed(ANY_FINALIZER, resource.group) && resource.custom_schema.is_none(),
     }
@@ -105,7 +105,7 @@ pub(super) fn metadata_rules(resource: &Resource) -> MetadataRules {
 /// Checks a value by a block of rules, for functions.
 pub(super) fn check_block(block: &str, at: &FieldCursor, e: &mut ErrorList) {
     let Some(index) = RULES.by_name.get(block) else { unreachable!("there are no rules {block}") };
-    let scheme = MetadataRules { name: names::check_dns1123_subdomain, namespaced: false, known_finalizers: true };
+    let scheme = MetadataRules { name: names::check_dns_subdomain, namespaced: false, known_finalizers: true };
     RULES.blocks[*index].run_block(at, &scheme, e);
 }
 

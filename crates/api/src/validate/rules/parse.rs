@@ -55,9 +55,8 @@ fn collect_kinds(
         let prefix = format!("{}/", head.name);
         let parts = by_name.iter().filter_map(|(name, at)| Some((name.strip_prefix(prefix.as_str())?, *at)));
         let kind = KindRules {
-            name: flag(head, "names").map_or(names::check_dns1123_subdomain, |form| {
-                name_formats::find_format(form).expect("a form of names")
-            }),
+            name: flag(head, "names")
+                .map_or(names::check_dns_subdomain, |form| name_formats::find_format(form).expect("a form of names")),
             stored: !head.flags.contains("unstored"),
             main: by_name[head.name],
             subresources: parts.collect(),

@@ -29,8 +29,8 @@ enum CheckKind {
     Nonzero,
     Optional,
     Pointer,
-    Form(names::NameValidator),
-    Joined(names::NameValidator, &'static str),
+    Form(names::NameRule),
+    Joined(names::NameRule, &'static str),
     Nonblank,
     Lone,
     Note(&'static str),
@@ -273,7 +273,7 @@ fn range_message(low: i64, high: i64) -> String {
     }
 }
 
-fn check_joined(at: &FieldCursor, form: names::NameValidator, between: &str, e: &mut ErrorList) {
+fn check_joined(at: &FieldCursor, form: names::NameRule, between: &str, e: &mut ErrorList) {
     let faults = form(at.text());
     if !faults.is_empty() {
         at.invalid_text(e, faults.join(between));

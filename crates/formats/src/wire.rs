@@ -35,7 +35,7 @@ pub enum WireError {
 
 impl WireError {
     /// Sets the message type of the error.
-    pub fn with_message_type(mut self, name: &str) -> Self {
+    pub fn with_type(mut self, name: &str) -> Self {
         if let WireError::Tag { message, .. } | WireError::EndGroup { message } = &mut self
             && message.is_empty()
         {
@@ -47,7 +47,7 @@ impl WireError {
 
 /// Appends a varint.
 #[inline]
-pub fn append_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -57,35 +57,35 @@ pub fn append_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// Appends a varint field.
 #[inline]
-pub fn append_varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
-    append_varint(out, u64::from(field) << 3);
-    append_varint(out, value);
+pub fn put_number(out: &mut Vec<u8>, field: u32, value: u64) {
+    put_varint(out, u64::from(field) << 3);
+    put_varint(out, value);
 }
 
 /// Appends a double field.
-pub fn append_double_field(out: &mut Vec<u8>, field: u32, value: f64) {
-    append_varint(out, u64::from(field) << 3 | 1);
+pub fn put_double(out: &mut Vec<u8>, field: u32, value: f64) {
+    put_varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a bytes or string field.
 #[inline]
-pub fn append_bytes_field(out: &mut Vec<u8>, field: u32, value: &[u8]) {
-    append_length_prefix(out, field, value.len());
+pub fn put_bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+    put_length(out, field, value.len());
     out.extend_from_slice(value);
 }
 
 /// Appends the tag and length of a length-delimited field, whose bytes must follow.
 #[inline]
-pub fn append_length_prefix(out: &mut Vec<u8>, field: u32, length: usize) {
-    append_varint(out, u64::from(field) << 3 | 2);
-    append_varint(out, length as u64);
+pub fn put_length(out: &mut Vec<u8>, field: u32, length: usize) {
+    put_varint(out, u64::from(field) << 3 | 2);
+    put_varint(out, length as u64);
 }
 
 /// Appends a message field; `write` appends the message's fields.
 #[inline]
-pub fn append_message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
-    append_varint(out, u64::from(field) << 3 | 2);
+pub fn put_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(out, u64::from(field) << 3 | 2);
     // Most messages are short: one byte is reserved for the length, and longer messages are moved.
     let at = out.len();
     out.push(0);
@@ -96,7 +96,7 @@ pub fn append_message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&m
         return;
     }
     let mut prefix = Vec::with_capacity(5);
-    append_varint(&mut prefix, length as u64);
+    put_varint(&mut prefix, length as u64);
     out.splice(at..=at, prefix);
 }
 
@@ -254,9 +254,9 @@ mod tests {
     #[test]
     fn fields_round_trip() {
         let mut out = Vec::new();
-        append_varint_field(&mut out, 1, u64::MAX);
-        append_double_field(&mut out, 2, 1.5);
-        append_message_field(&mut out, 300, |out| append_bytes_field(out, 1, &[7; 200]));
+        put_number(&mut out, 1, u64::MAX);
+        put_double(&mut out, 2, 1.5);
+        put_message(&mut out, 300, |out| put_bytes(out, 1, &[7; 200]));
         let mut reader = WireReader::new(&out);
         assert_eq!(reader.next_field(), Ok(Some((1, WireValue::Varint(u64::MAX)))));
         assert_eq!(reader.next_field(), Ok(Some((2, WireValue::Fixed64(1.5f64.to_bits())))));
