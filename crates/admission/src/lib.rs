@@ -38,6 +38,7 @@ pub use metrics::{AdmissionMetrics, AdmissionStep};
 use namespace_index::NamespaceIndex;
 use plugins::PLUGINS;
 use store::WatchCache;
+use tracing::Instrument;
 
 /// An admission plug-in.
 #[async_trait]
@@ -154,7 +155,8 @@ impl AdmissionChain {
     /// Runs the mutating phase: plug-ins may change or reject the object.
     pub async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let (step, began) = (AdmissionStep { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
-        let admitted = self.admit_all(attributes, object, step).await;
+        let admitted = self.admit_all(attributes, object, step);
+        let admitted = admitted.instrument(tracing::debug_span!(target: "stage", "mutating admission")).await;
         self.metrics.observe_step(step, admitted.is_err(), began);
         admitted
     }
@@ -182,7 +184,8 @@ impl AdmissionChain {
     pub async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let (step, began) =
             (AdmissionStep { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
-        let valid = self.validate_all(attributes, object, step).await;
+        let valid = self.validate_all(attributes, object, step);
+        let valid = valid.instrument(tracing::debug_span!(target: "stage", "validating admission")).await;
         self.metrics.observe_step(step, valid.is_err(), began);
         valid
     }

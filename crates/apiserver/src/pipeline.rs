@@ -59,7 +59,8 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
     }
     let peer = origin.peer_address();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let (caller, notes) = authenticate_request(&server, origin, &mut request).await;
+    let authentication = tracing::debug_span!(target: "stage", "authentication");
+    let (caller, notes) = authenticate_request(&server, origin, &mut request).instrument(authentication).await;
     let anonymous = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS_USER);
     let work = async {
         match &server.shared.auditor {
@@ -78,7 +79,8 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
     }
     response = encode::add_warnings(response, &notes.warnings);
     headers::set_response_headers(&mut response, audit_id);
-    tracing::debug!(status = response.status().as_u16(), duration = ?started.elapsed(), "request handled");
+    let status = response.status().as_u16();
+    tracing::debug!(target: "httplog", %method, path, status, duration = ?started.elapsed(), "request handled");
     response
 }
 
@@ -303,14 +305,15 @@ async fn serve_request(
     mut routed: RoutedRequest,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let impersonated =
-        impersonate_user(server, &caller, request.headers_mut(), &routed.authorizer_attributes()).await?;
+    let (attributes, span) = (routed.authorizer_attributes(), tracing::debug_span!(target: "stage", "impersonation"));
+    let impersonated = impersonate_user(server, &caller, request.headers_mut(), &attributes).instrument(span).await?;
     let caller = impersonated.unwrap_or(caller);
     if let RequestRoute::Resource(target) = &mut routed.route {
         target.user = caller.user().clone();
     }
     let counted = routed.start_counting(server);
-    let permit = match server.shared.flow_controller.admit_request(&caller, &routed.flow_digest()).await {
+    let (digest, span) = (routed.flow_digest(), tracing::debug_span!(target: "stage", "flow control"));
+    let permit = match server.shared.flow_controller.admit_request(&caller, &digest).instrument(span).await {
         Ok(permit) => permit,
         Err(rejected) => return Ok(counted.record_response(too_many_requests(&rejected))),
     };
@@ -364,7 +367,8 @@ async fn authorize_and_dispatch(
     routed: RoutedRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    server.authorizers().authorize_request(caller.user(), &routed.authorizer_attributes()).await?;
+    let (attributes, span) = (routed.authorizer_attributes(), tracing::debug_span!(target: "stage", "authorization"));
+    server.authorizers().authorize_request(caller.user(), &attributes).instrument(span).await?;
     let watch = routed.verb_and_subresource().0 == "watch";
     // A future is copied whenever it becomes a part of another: from here on it is a pointer.
     match routed.route {
@@ -441,7 +445,10 @@ async fn handle_resource(
         target.raw_extensions = registry::raw_extensions_in_body(&target.resource, &input);
     }
     audit::with_audit_context(|trail| trail.log_request_object(&input));
-    let outcome = server.registry().handle_request(&target, &input).await?;
+    let span = tracing::debug_span!(
+        target: "stage", "registry", verb = target.verb, resource = target.resource.name, target.namespace, target.name
+    );
+    let outcome = server.registry().handle_request(&target, &input).instrument(span).await?;
     Ok(match outcome {
         RequestOutcome::Document { value, revision } => encode::document_response(&target, form, &value, revision)?,
         RequestOutcome::Object { object, stored, code } => {

@@ -84,9 +84,12 @@ pub struct UpArguments {
     #[command(flatten)]
     pub storage: StorageOptions,
 
-    /// Log more; twice: everything
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    /// Log level, as Kubernetes' components have it
+    ///
+    /// 0 to 2: changes of state. 3: also every API request. 4: also every sync and decision. 6: also the stages of
+    /// requests and syncs with their durations. 8: everything.
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    pub v: u8,
 
     /// Be the background process: report steps on standard output
     #[arg(long, hide = true)]

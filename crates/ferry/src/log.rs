@@ -6,17 +6,27 @@ use std::{
     path::Path,
 };
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 
-/// Starts logging. `verbose` counts `-v` flags; a filter in `FERRY_LOG` takes precedence.
-pub fn init_logging(verbose: u8) {
-    let filter = match verbose {
-        0 => "info,kube=warn,kube_client=warn,kube_runtime=warn,h2=warn,hyper=warn,rustls=warn,tower=warn",
-        1 => "debug,h2=info,hyper=info,rustls=info,tower=info",
-        _ => "trace",
+/// What libraries log is of use only to those who debug them.
+const LIBRARIES: &str = "kube=warn,kube_client=warn,kube_runtime=warn,h2=warn,hyper=warn,rustls=warn,tower=warn";
+
+/// Starts logging at one of upstream's levels; a filter in `FERRY_LOG` takes precedence.
+///
+/// 0 to 2 log changes of state, 3 adds every API request, 4 every sync and decision, 6 the stages of requests and syncs
+/// with their durations, 8 everything.
+pub fn init_logging(level: u8) {
+    let filter = match level {
+        0..=2 => format!("info,{LIBRARIES}"),
+        3 => format!("info,httplog=debug,{LIBRARIES}"),
+        4..=5 => format!("debug,stage=off,{LIBRARIES}"),
+        6..=7 => format!("debug,{LIBRARIES}"),
+        _ => "trace".to_owned(),
     };
+    let spans = if level < 6 { FmtSpan::NONE } else { FmtSpan::CLOSE };
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("FERRY_LOG").unwrap_or_else(|_| EnvFilter::new(filter)))
+        .with_span_events(spans)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal());
     // Fails only if there is a log already.

@@ -47,7 +47,7 @@ pub fn run_up(arguments: UpArguments, caller: CallingUser) -> anyhow::Result<Exi
         drop(runtime);
         return start_background(&options, &steps, &caller);
     }
-    log::init_logging(arguments.verbose);
+    log::init_logging(arguments.v);
     prepare_process()?;
     let ended = runtime
         .block_on(run::run_cluster(&options, &mut steps, |steps| announce_ready(&options, steps.seconds(), &caller)));
@@ -57,7 +57,7 @@ pub fn run_up(arguments: UpArguments, caller: CallingUser) -> anyhow::Result<Exi
 
 /// The background process: runs the cluster, and reports its start to the parent through standard output.
 fn in_background(arguments: &UpArguments, caller: &CallingUser) -> anyhow::Result<ExitCode> {
-    log::init_logging(arguments.verbose);
+    log::init_logging(arguments.v);
     let mut steps = StepReporter::to_parent();
     let ended = (|| {
         let options = UpOptions::resolve(arguments, caller)?;

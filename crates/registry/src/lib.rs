@@ -54,6 +54,7 @@ pub use raw_extensions::raw_extensions_in_body;
 use save_error::SaveError;
 use store::{Precondition, Record, ResourceVersionMatch, Revision, Store, WatchCache, WriteRequest};
 pub use subresources::{decode_subresource_body, subresource_kind};
+use tracing::Instrument;
 pub use virtual_resources::{VirtualResource, VirtualResources};
 pub use write_options::{FieldValidation, WriteOptions};
 
@@ -319,7 +320,8 @@ impl Registry {
         let ttl = strategies::strategy_for(resource).is_ephemeral().then_some(self.event_ttl);
         let value = document::encode_with(other.as_ref().unwrap_or(&object), raw_extensions);
         let write = WriteRequest { key: key.as_str().into(), precondition, value: Some(value.clone()), ttl };
-        let revision = self.store.write(write).await?;
+        let span = tracing::debug_span!(target: "stage", "store", key);
+        let revision = self.store.write(write).instrument(span).await?;
         self.cache.wait_until_cached(&key, revision).await;
         let mut is_whole = true;
         match (other, &resource.custom_schema) {

@@ -71,7 +71,6 @@ impl ApiServerOptions {
                 "Give --data-dir DIR to keep them there, or --etcd-servers URL to keep them in etcd.",
             ));
         }
-        let verbosity: i32 = given.value("v")?.unwrap_or_default();
         let (files, mut settings) = (certificate_files(given)?, settings(given)?);
         if let Some(certificate) = &files.proxy_client {
             settings.aggregation.certificate = Some(certificate.clone());
@@ -85,7 +84,7 @@ impl ApiServerOptions {
             files,
             tokens: authentication::token_signer(given)?,
             settings,
-            verbosity: if verbosity < 4 { 0 } else { 1 + u8::from(verbosity >= 6) },
+            verbosity: given.value("v")?.unwrap_or_default(),
         })
     }
 
