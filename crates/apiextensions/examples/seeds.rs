@@ -1,4 +1,4 @@
-//! Writes what fuzzing begins with into a directory, a file each, and a dictionary beside it.
+//! Writes the fuzzing seeds into a directory, one file each, and a dictionary.
 
 use std::{env, fs, io, path::Path};
 

@@ -1,5 +1,5 @@
-//! Definitions and objects without mercy: nothing panics or hangs, and none takes more than 64 MiB. `FERRY_FUZZ` sets the
-//! number of executions.
+//! Mutated CRDs and custom resources: none panics, hangs or allocates more than 64 MiB. `FERRY_FUZZ` sets the number of
+//! executions.
 
 #[path = "hostile/mutate.rs"]
 mod mutate;
@@ -18,7 +18,7 @@ const EXECUTIONS: usize = 2_000;
 const MAX_MEMORY: usize = 64 << 20;
 const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// Counts what is allocated, and the most that ever was since it was reset.
+/// Counts allocated bytes and their peak since the last reset.
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
@@ -27,7 +27,7 @@ fn hostile_crds_stay_within_limits() {
     let executions = std::env::var("FERRY_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(EXECUTIONS);
     let corpus = mutate::seed_corpus();
     let mut rng = Rng::with_seed(executions as u64);
-    // What is made once for all is made here.
+    // Initializes lazy statics, which are not leaks.
     corpus.iter().for_each(|lines| _ = run::run_input(lines.as_bytes()));
     let (mut passed, mut kept) = (0, 0);
     for execution in 0..executions {
@@ -44,6 +44,6 @@ fn hostile_crds_stay_within_limits() {
         kept += ALLOCATOR.current_usage() as i64 - before as i64;
     }
     assert!(passed > executions / 10, "only {passed} definitions of {executions} were let pass");
-    // Names of versions are kept for good; there are few.
+    // Interned version names are never freed; there are few.
     assert!(kept < (16 << 10) + executions as i64, "{kept} bytes stayed");
 }

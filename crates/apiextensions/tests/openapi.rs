@@ -1,6 +1,6 @@
-//! What documents say of a custom resource, descriptions and schemas of its kinds aside, is what kube-apiserver 1.36.4 says
-//! of the same definition: its group has a dash, its kind has one too and ends as the kinds of options do, and one of its
-//! two versions has `status` and `scale`.
+//! The OpenAPI documents of a custom resource equal those of kube-apiserver 1.36.4 for the same CRD, except descriptions
+//! and the schemas of its kinds. Group and kind have a dash, the kind ends in `Options`, and one of the two versions has
+//! `status` and `scale`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,9 +15,9 @@ use ferry_apiextensions::{
 };
 
 const DEFINITION: &str = include_str!("openapi/definition.json");
-/// The paths, alike in both versions of OpenAPI.
+/// The paths, which are equal in both OpenAPI versions.
 const PATHS: &str = include_str!("openapi/paths.txt");
-/// The components of each document of version 3, with their kinds.
+/// The components of each OpenAPI v3 document, with their kinds.
 const COMPONENTS: &str = include_str!("openapi/components.txt");
 
 fn definition() -> Arc<CrdInfo> {
@@ -66,7 +66,7 @@ fn components_match_upstream() {
     assert_same_lines(&text, COMPONENTS);
 }
 
-/// Says the first line that differs.
+/// Panics with the first line that differs.
 fn assert_same_lines(got: &str, want: &str) {
     let differs = got.lines().zip(want.lines()).position(|(got, want)| got.trim_end() != want.trim_end());
     if let Some(at) = differs {
@@ -75,7 +75,7 @@ fn assert_same_lines(got: &str, want: &str) {
     assert_eq!(got.lines().count(), want.lines().count());
 }
 
-/// A path with what all its operations take, and its operations.
+/// Formats a path: its shared parameters and its operations.
 fn format_path(path: &str, item: &Value, shared: &Value) -> String {
     let mut text = format!("{path} {}\n", format_parameters(item, shared));
     for (method, operation) in item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters") {
@@ -96,7 +96,7 @@ fn format_kind(kind: &Value) -> String {
     format!("{}/{} {}", part("group"), part("version"), part("kind"))
 }
 
-/// `{name} limit:integer`, without the body, which is a parameter in version 2.
+/// Formats parameters as `{name} limit:integer`, without the body, which is a parameter in OpenAPI v2.
 fn format_parameters(part: &Value, shared: &Value) -> String {
     let mut all: Vec<String> =
         parameter_values(part, shared).filter(|one| one["in"] != "body").map(format_parameter).collect();
@@ -120,7 +120,7 @@ fn format_parameter(parameter: &Value) -> String {
     }
 }
 
-/// The body of an operation.
+/// Formats the body of an operation.
 fn format_body(operation: &Value, shared: &Value) -> String {
     let in_v2 = parameter_values(operation, shared).find(|one| one["in"] == "body");
     let Some(body) = in_v2.or_else(|| operation.get("requestBody")) else { return "nothing".into() };
@@ -128,7 +128,7 @@ fn format_body(operation: &Value, shared: &Value) -> String {
     format!("{must}{}", format_content(body, &operation["consumes"]))
 }
 
-/// A schema and the forms that it is written in, which stand around it in version 3 and beside it in version 2.
+/// Formats a schema and its media types, which enclose it in OpenAPI v3 and are siblings in v2.
 fn format_content(part: &Value, forms: &Value) -> String {
     let name = |schema: &Value| schema["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     match (part["content"].as_object(), part.get("schema")) {

@@ -1,4 +1,4 @@
-//! A version of a definition, an object of it, and what the object was before: a line each.
+//! Fuzzes a version of a CRD, an object and the old object, one line each.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,6 +7,6 @@ use libfuzzer_sys::fuzz_target;
 mod run;
 
 fuzz_target!(|data: &[u8]| {
-    // Whether it is let pass is a question of the tests.
+    // Only the tests check whether the CRD is valid.
     let _ = run::run_input(data);
 });

@@ -1,12 +1,12 @@
-//! Versions and objects to try: some made for it, the schemas and values that Kubernetes' verdicts are recorded of, and the
-//! expressions that are recorded as rules, mutated by a seeded generator of numbers.
+//! Inputs: handwritten CRD versions and objects, the recorded schemas and values with Kubernetes' results, and recorded
+//! expressions as rules, mutated by a seeded random generator.
 #![allow(dead_code, reason = "who has coverage mutates on its own")]
 
 use api::Value;
 use fastrand::Rng;
 use serde_json::json;
 
-/// What versions and objects are made of.
+/// Tokens of CRD versions and objects.
 pub const TOKENS: [&str; 60] = [
     "{",
     "}",
@@ -70,7 +70,7 @@ pub const TOKENS: [&str; 60] = [
     "\"fieldPath\":\".a\",",
 ];
 
-/// Lines to begin with.
+/// Returns the seed inputs.
 pub fn seed_corpus() -> Vec<String> {
     let recorded = include_str!("../../../api/tests/custom_values.jsonl").lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
@@ -90,7 +90,7 @@ fn version_with_schema(schema: Value) -> Value {
     json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}})
 }
 
-/// The object and the schema that expressions were recorded with, and one of them as its rule.
+/// Returns the input of a recorded expression as a rule of the schema that it was recorded with.
 fn rule_input(rule: &str) -> String {
     let read = |text: &str| serde_json::from_str::<Value>(text).expect("test data is JSON");
     let mut schema = read(include_str!("../../../cel/tests/recorded/schema.json"));
@@ -99,7 +99,7 @@ fn rule_input(rule: &str) -> String {
     input_lines(&version_with_schema(schema), &object, &object)
 }
 
-/// Everything that a version can say, in a few.
+/// Returns inputs that use all features of a version.
 fn handwritten_inputs() -> Vec<String> {
     let text = json!({"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"});
     let item = json!({"type": "object", "required": ["name"], "properties": {"name": text, "size": {"type": "integer",
@@ -142,7 +142,7 @@ fn handwritten_inputs() -> Vec<String> {
     vec![input_lines(&version, &object, &old), input_lines(&version, &old, &object)]
 }
 
-/// Lines of the corpus, changed a few times.
+/// Mutates an input of the corpus a few times.
 pub fn mutate_lines(rng: &mut Rng, corpus: &[String]) -> Vec<u8> {
     let mut bytes = corpus[rng.usize(..corpus.len())].clone().into_bytes();
     for _ in 0..rng.usize(..5) {
@@ -163,7 +163,7 @@ pub fn mutate_lines(rng: &mut Rng, corpus: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Puts another value where one is, so that what comes of it is often JSON.
+/// Replaces one value by another, so that the result is often valid JSON.
 fn replace_value(rng: &mut Rng, bytes: &mut Vec<u8>, from: usize) {
     const VALUES: [&str; 12] =
         ["null", "true", "0", "-1", "9223372036854775807", "1e308", "\"\"", "\"a\"", "{}", "[]", "[[]]", "{\"a\":{}}"];

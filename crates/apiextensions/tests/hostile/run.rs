@@ -1,5 +1,5 @@
-//! All that is ever done with a definition and an object of it: the definition is decoded and checked as the server does, and
-//! if it is let pass the object is pruned, given defaults, checked, compared, applied, shown and told in other versions.
+//! Runs all operations on a CRD and a custom resource: the CRD is decoded and validated; if it is valid, the object is
+//! pruned, defaulted, validated, applied, printed and converted to other versions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use ferry_apiextensions::{
 };
 use serde_json::json;
 
-/// Three lines: a version of a definition, an object, and what the object was before. True if the definition is let pass.
+/// Runs an input of three lines: a version of a CRD, an object, and the old object. Returns whether the CRD is valid.
 pub fn run_input(data: &[u8]) -> bool {
     let mut lines = data.splitn(3, |byte| *byte == b'\n').map(|line| json::parse(line).map(|(value, _)| value));
     let Some(Ok(version)) = lines.next() else { return false };
@@ -32,7 +32,7 @@ pub fn run_input(data: &[u8]) -> bool {
     true
 }
 
-/// The definition, if the server would take it.
+/// Parses the CRD; `None` if validation rejects it.
 fn parse_accepted(version: Value) -> Option<Arc<CrdInfo>> {
     let resource = schema().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
     let whole = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -53,20 +53,20 @@ fn build_graph() -> NodeGraph {
     graph
 }
 
-/// `asked`: verb, resource with group and subresource, namespace or `-`, and name or `-`, perhaps with a field selector.
-async fn assert_decision(node: &NodeAuthorizer, asked: &str, want: Result<(), &str>) {
+/// `request`: verb, resource with group and subresource, namespace or `-`, and name or `-`, perhaps with a field selector.
+async fn assert_decision(node: &NodeAuthorizer, request: &str, want: Result<(), &str>) {
     let user = User { name: "system:node:n1".into(), groups: vec![NODES_GROUP.into()], ..User::default() };
-    let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+    let words: Vec<&str> = request.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
     let (verb, resource, namespace, name) = (words[0], words[1], words[2], words[3]);
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     let selectors = RequestSelectors::parse(words.get(4).unwrap_or(&""), "");
-    let asked_for =
+    let resource =
         ResourceAttributes { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
     let decision =
-        node.authorize(&Attributes { user: &user, verb, target: AttributesTarget::Resource(asked_for) }).await;
+        node.authorize(&Attributes { user: &user, verb, target: AttributesTarget::Resource(resource) }).await;
     let got = if decision.is_allowed() { Ok(()) } else { Err(decision.reason().to_string()) };
-    assert_eq!(got, want.map_err(str::to_owned), "{asked}");
+    assert_eq!(got, want.map_err(str::to_owned), "{request}");
 }
 
 async fn new_authorizer() -> (NodeAuthorizer, (Arc<dyn store::Store>, tempfile::TempDir)) {
@@ -93,7 +93,7 @@ async fn node_reads_what_its_pods_refer_to() {
     for name in ["used", "used-pull", "used-all"] {
         assert_decision(&node, &format!("get secrets a {name}"), Ok(())).await;
     }
-    for asked in [
+    for request in [
         "list secrets a used",
         "watch secrets a used",
         "get configmaps a used",
@@ -113,9 +113,9 @@ async fn node_reads_what_its_pods_refer_to() {
         "get pods a mine",
         "list pods a mine",
     ] {
-        assert_decision(&node, asked, Ok(())).await;
+        assert_decision(&node, request, Ok(())).await;
     }
-    for asked in [
+    for request in [
         "get secrets a other",
         "get secrets a later",
         "get secrets a wished",
@@ -131,14 +131,14 @@ async fn node_reads_what_its_pods_refer_to() {
         "update resourceslices.resource.k8s.io - at2",
         "get pods a theirs",
     ] {
-        assert_decision(&node, asked, UNRELATED).await;
+        assert_decision(&node, request, UNRELATED).await;
     }
 }
 
 #[tokio::test]
 async fn other_requests_of_nodes_are_not_allowed() {
     let (node, _kept) = new_authorizer().await;
-    for (asked, why) in [
+    for (request, why) in [
         ("delete secrets a used", "can only read resources of this type"),
         ("get secrets/x a used", "cannot read subresource"),
         ("list secrets a -", "No Object name found"),
@@ -176,9 +176,9 @@ async fn other_requests_of_nodes_are_not_allowed() {
         ),
         ("list deployments.apps a -", ""),
     ] {
-        assert_decision(&node, asked, Err(why)).await;
+        assert_decision(&node, request, Err(why)).await;
     }
-    for asked in [
+    for request in [
         "get leases.coordination.k8s.io kube-node-lease n1",
         "create leases.coordination.k8s.io kube-node-lease -",
         "update csinodes.storage.k8s.io - n1",
@@ -194,7 +194,7 @@ async fn other_requests_of_nodes_are_not_allowed() {
         "create events a -",
         "create tokenreviews.authentication.k8s.io - -",
     ] {
-        assert_decision(&node, asked, Ok(())).await;
+        assert_decision(&node, request, Ok(())).await;
     }
 }
 
@@ -203,12 +203,12 @@ async fn other_users_have_no_opinion() {
     let (node, _kept) = new_authorizer().await;
     let ask = async |name: &str, group: &str| {
         let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
-        let asked = AttributesTarget::Resource(ResourceAttributes {
+        let request = AttributesTarget::Resource(ResourceAttributes {
             resource: "nodes",
             name: "n1",
             ..ResourceAttributes::default()
         });
-        let decision = node.authorize(&Attributes { user: &user, verb: "get", target: asked }).await;
+        let decision = node.authorize(&Attributes { user: &user, verb: "get", target: request }).await;
         (decision.is_allowed(), decision.reason().to_string())
     };
     assert_eq!(ask("system:node:n1", NODES_GROUP).await, (true, String::new()));

@@ -99,11 +99,11 @@ mod tests {
         }
     }
 
-    /// `asked`: verb and path, or verb, group, resource, subresource and name.
-    fn assert_allows(text: &str, asked: &str, want: bool) {
+    /// `request`: verb and path, or verb, group, resource, subresource and name.
+    fn assert_allows(text: &str, request: &str, want: bool) {
         let user = User::default();
-        let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
-        let (verb, asked) = match words.as_slice() {
+        let words: Vec<&str> = request.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+        let (verb, request) = match words.as_slice() {
             [verb, path] => (*verb, AttributesTarget::NonResource(path)),
             [verb, group, resource, subresource, name] => (
                 *verb,
@@ -115,10 +115,10 @@ mod tests {
                     ..ResourceAttributes::default()
                 }),
             ),
-            _ => panic!("{asked}"),
+            _ => panic!("{request}"),
         };
         assert_eq!(
-            rule(text).allows_request(&Attributes { user: &user, verb, target: asked }),
+            rule(text).allows_request(&Attributes { user: &user, verb, target: request }),
             want,
             "{text} {words:?}"
         );

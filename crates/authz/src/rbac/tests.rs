@@ -81,7 +81,7 @@ fn apply_random_change(random: &mut RandomObjects, world: &mut ObjectMap, index:
 }
 
 /// Evaluates every binding, subject and rule.
-fn is_allowed_naively(world: &ObjectMap, user: &User, namespace: &str, asked: &[&str]) -> bool {
+fn is_allowed_naively(world: &ObjectMap, user: &User, namespace: &str, request: &[&str]) -> bool {
     let texts = |value: &Value, field: &str| -> Vec<String> {
         meta::list_at(value, &[field]).iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
@@ -97,15 +97,15 @@ fn is_allowed_naively(world: &ObjectMap, user: &User, namespace: &str, asked: &[
     };
     let allows = |rule: &Value| {
         let any = |field: &str, test: &dyn Fn(&str) -> bool| texts(rule, field).iter().any(|text| test(text));
-        let verb = any("verbs", &|verb| verb == "*" || verb == asked[0]);
-        if let [_, path] = asked {
+        let verb = any("verbs", &|verb| verb == "*" || verb == request[0]);
+        if let [_, path] = request {
             let matches = |rule: &str| match rule.strip_suffix('*') {
                 Some(prefix) => path.starts_with(prefix),
                 None => rule == *path,
             };
             return verb && any("nonResourceURLs", &matches);
         }
-        let [_, group, resource, subresource, name] = asked else { panic!("{asked:?}") };
+        let [_, group, resource, subresource, name] = request else { panic!("{request:?}") };
         let whole = if subresource.is_empty() { (*resource).to_owned() } else { format!("{resource}/{subresource}") };
         let sub = (!subresource.is_empty()).then(|| format!("*/{subresource}"));
         let names = texts(rule, "resourceNames");
@@ -156,7 +156,7 @@ fn index_agrees_with_naive_evaluation() {
                 random.pick_one(&["", "x", "y"]),
             ],
         };
-        let (asked, namespace) = match words.as_slice() {
+        let (request, namespace) = match words.as_slice() {
             [_, path] => (AttributesTarget::NonResource(path), ""),
             [_, group, resource, subresource, name] => (
                 AttributesTarget::Resource(ResourceAttributes {
@@ -171,7 +171,7 @@ fn index_agrees_with_naive_evaluation() {
             ),
             _ => panic!("{words:?}"),
         };
-        let got = decide_request(&index, &Attributes { user: &user, verb, target: asked });
+        let got = decide_request(&index, &Attributes { user: &user, verb, target: request });
         let want = is_allowed_naively(&world, &user, namespace, &words);
         assert_eq!(got.is_allowed(), want, "{user:?} {namespace} {words:?}: {:?}", got.reason());
         *if want { &mut yes } else { &mut no } += 1;
@@ -217,13 +217,13 @@ fn assert_decision(user: &str, groups: &[&str], namespace: &str, want: Result<&s
     ]);
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let user = User { name: user.into(), groups, ..User::default() };
-    let asked = AttributesTarget::Resource(ResourceAttributes {
+    let request = AttributesTarget::Resource(ResourceAttributes {
         resource: "pods",
         namespace,
         name: "p",
         ..ResourceAttributes::default()
     });
-    let decision = decide_request(&index, &Attributes { user: &user, verb: "get", target: asked });
+    let decision = decide_request(&index, &Attributes { user: &user, verb: "get", target: request });
     let reason = decision.reason().to_string();
     let got = if decision.is_allowed() { Ok(reason.as_str()) } else { Err(reason.as_str()) };
     assert_eq!(got, want, "{user:?} in {namespace:?}");
