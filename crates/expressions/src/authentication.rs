@@ -7,7 +7,7 @@ use cel::{Activation, CostTracker, Environment, Schema, SchemaType, Type, Value}
 use serde_json::{Number, json};
 
 use crate::{
-    compile::{CompilationResult, CompileError, CompileErrorType, EvaluationError, PER_CALL_LIMIT, compile_expression},
+    compile::{CompileError, CompileErrorType, CompiledExpr, EvaluationError, PER_CALL_LIMIT, compile_expression},
     record::{
         RecordFieldType::{Text, TextLists, Texts},
         RecordType,
@@ -19,15 +19,14 @@ const USER: RecordType = RecordType {
     fields: &[("username", Text), ("uid", Text), ("groups", Texts), ("extra", TextLists)],
 };
 
-static CLAIMS_ENVIRONMENT: LazyLock<Environment> =
+static CLAIMS_ENV: LazyLock<Environment> =
     LazyLock::new(|| Environment::new().with_variable("claims", Type::map_of(Type::String, Type::Dyn)));
-static USER_ENVIRONMENT: LazyLock<Environment> =
-    LazyLock::new(|| Environment::new().with_variable("user", USER.cel_type()));
+static USER_ENV: LazyLock<Environment> = LazyLock::new(|| Environment::new().with_variable("user", USER.cel_type()));
 
 /// A compiled expression over `claims` or `user`.
 #[derive(Debug)]
 pub struct AuthenticationExpression {
-    compiled: CompilationResult,
+    compiled: CompiledExpr,
     /// Whether it refers to `claims.email`.
     pub uses_email: bool,
     /// Whether it refers to `claims.email_verified`.
@@ -37,17 +36,17 @@ pub struct AuthenticationExpression {
 impl AuthenticationExpression {
     /// Compiles a claim mapping; its result type is checked at evaluation.
     pub fn compile_claim_mapping(source: &str) -> Result<Self, CompileError> {
-        Self::new(&CLAIMS_ENVIRONMENT, source)
+        Self::new(&CLAIMS_ENV, source)
     }
 
     /// Compiles a claim validation rule.
     pub fn compile_claim_rule(source: &str) -> Result<Self, CompileError> {
-        Self::new(&CLAIMS_ENVIRONMENT, source)?.require_bool()
+        Self::new(&CLAIMS_ENV, source)?.require_bool()
     }
 
     /// Compiles a user validation rule.
     pub fn compile_user_rule(source: &str) -> Result<Self, CompileError> {
-        Self::new(&USER_ENVIRONMENT, source)?.require_bool()
+        Self::new(&USER_ENV, source)?.require_bool()
     }
 
     fn new(environment: &Environment, source: &str) -> Result<Self, CompileError> {
@@ -66,14 +65,14 @@ impl AuthenticationExpression {
         is_bool.then_some(self).ok_or_else(error)
     }
 
-    fn evaluate<'a>(&'a self, input: &'a AuthenticationInput) -> Result<Value<'a>, EvaluationError> {
+    fn evaluate<'a>(&'a self, input: &'a ExpressionInput) -> Result<Value<'a>, EvaluationError> {
         let mut activation = Activation::new();
         activation.bind_value(0, Value::from_json(&input.0, Some(&OpenSchema)).unwrap_or(Value::Null));
         self.compiled.evaluate(&activation, &mut CostTracker::new(PER_CALL_LIMIT))
     }
 
     /// Evaluates to a string; `None` if the result has another type.
-    pub fn evaluate_string(&self, input: &AuthenticationInput) -> Result<Option<String>, EvaluationError> {
+    pub fn evaluate_string(&self, input: &ExpressionInput) -> Result<Option<String>, EvaluationError> {
         Ok(match self.evaluate(input)? {
             Value::String(text) => Some(text.to_string()),
             _ => None,
@@ -83,7 +82,7 @@ impl AuthenticationExpression {
     /// Evaluates to one or several strings, without empty ones. The outer error is that of the evaluation.
     pub fn evaluate_string_list(
         &self,
-        input: &AuthenticationInput,
+        input: &ExpressionInput,
     ) -> Result<Result<Vec<String>, &'static str>, EvaluationError> {
         const NO_STRINGS: &str = "expression must return a string or a list of strings";
         let texts = match self.evaluate(input)? {
@@ -105,7 +104,7 @@ impl AuthenticationExpression {
     }
 
     /// Evaluates a validation rule.
-    pub fn evaluate_bool(&self, input: &AuthenticationInput) -> Result<bool, EvaluationError> {
+    pub fn evaluate_bool(&self, input: &ExpressionInput) -> Result<bool, EvaluationError> {
         Ok(matches!(self.evaluate(input)?, Value::Bool(true)))
     }
 
@@ -116,12 +115,12 @@ impl AuthenticationExpression {
 }
 
 /// The value of `claims` or `user`.
-pub struct AuthenticationInput(Json);
+pub struct ExpressionInput(Json);
 
-impl AuthenticationInput {
+impl ExpressionInput {
     /// Binds the claims of a token. All numbers become floating-point, as upstream decodes them.
     pub fn from_claims(claims: &Json) -> Self {
-        Self(numbers_to_float(claims))
+        Self(float_numbers(claims))
     }
 
     /// Binds a user.
@@ -130,13 +129,11 @@ impl AuthenticationInput {
     }
 }
 
-fn numbers_to_float(json: &Json) -> Json {
+fn float_numbers(json: &Json) -> Json {
     match json {
         Json::Number(number) => number.as_f64().and_then(Number::from_f64).map_or(Json::Null, Json::Number),
-        Json::Array(list) => list.iter().map(numbers_to_float).collect(),
-        Json::Object(map) => {
-            Json::Object(map.iter().map(|(key, value)| (key.clone(), numbers_to_float(value))).collect())
-        }
+        Json::Array(list) => list.iter().map(float_numbers).collect(),
+        Json::Object(map) => Json::Object(map.iter().map(|(key, value)| (key.clone(), float_numbers(value))).collect()),
         other => other.clone(),
     }
 }
@@ -169,9 +166,8 @@ mod tests {
 
     #[test]
     fn claims_are_looked_up_by_plain_and_escaped_names() {
-        let claims = AuthenticationInput::from_claims(
-            &json!({"a.b": {"c-d": "x"}, "n": 5, "list": [{"e/f": "y"}], "plain": "z"}),
-        );
+        let claims =
+            ExpressionInput::from_claims(&json!({"a.b": {"c-d": "x"}, "n": 5, "list": [{"e/f": "y"}], "plain": "z"}));
         let check = |source: &str, want: &str| {
             let expression = AuthenticationExpression::compile_claim_mapping(source).unwrap();
             assert_eq!(expression.evaluate_string(&claims).unwrap().as_deref(), Some(want), "{source}");
@@ -196,7 +192,7 @@ mod tests {
             fault(AuthenticationExpression::compile_user_rule("claims.x == ''"))
                 .contains("undeclared reference to 'claims'")
         );
-        let user = AuthenticationInput::from_user("u", "", &[], &BTreeMap::new());
+        let user = ExpressionInput::from_user("u", "", &[], &BTreeMap::new());
         let rule = |source: &str| AuthenticationExpression::compile_user_rule(source).unwrap().evaluate_bool(&user);
         assert_eq!(rule("user.username == 'u' && user.uid == '' && user.groups == [] && user.extra == {}"), Ok(true));
         assert_eq!(rule("user.groups.exists(g, g == 'x')"), Ok(false));

@@ -9,7 +9,7 @@ use api::{
 use cel::{Activation, CostTracker, Environment, Type, Value};
 
 use crate::{
-    compile::{CompilationResult, CompileErrorType, PER_CALL_LIMIT, compile_expression},
+    compile::{CompileErrorType, CompiledExpr, PER_CALL_LIMIT, compile_expression},
     record::{
         RecordFieldType::{Record as Of, Records, Text, TextLists, Texts},
         RecordType,
@@ -68,7 +68,7 @@ static ENVIRONMENT: LazyLock<Environment> =
 
 /// Match conditions that must all be true for the webhook to be called.
 #[derive(Debug, Default)]
-pub struct WebhookMatchConditions(Vec<CompilationResult>);
+pub struct WebhookMatchConditions(Vec<CompiledExpr>);
 
 impl WebhookMatchConditions {
     /// Compiles the expressions of `field` and adds their errors to `errors`.

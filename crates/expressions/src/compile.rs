@@ -7,7 +7,7 @@ pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;
 
 /// A compiled expression.
 #[derive(Debug)]
-pub struct CompilationResult {
+pub struct CompiledExpr {
     /// The expression's source.
     pub source: String,
     /// The type of the result.
@@ -54,7 +54,13 @@ pub enum EvaluationError {
     Result(String),
 }
 
-impl CompilationResult {
+impl EvaluationError {
+    pub(crate) fn new(message: impl ToString) -> Self {
+        Self::Result(message.to_string())
+    }
+}
+
+impl CompiledExpr {
     /// Evaluates the expression within the cost limit.
     pub(crate) fn evaluate<'a>(
         &'a self,
@@ -71,7 +77,7 @@ pub fn compile_expression(
     environment: &Environment,
     source: &str,
     returns: &[Type],
-) -> Result<CompilationResult, CompileError> {
+) -> Result<CompiledExpr, CompileError> {
     let invalid = |detail: String| CompileError { kind: CompileErrorType::Invalid, detail };
     let checked = environment.compile(source).map_err(|issues| invalid(format!("compilation failed: {issues}")))?;
     let output = checked.output_type().clone();
@@ -87,5 +93,5 @@ pub fn compile_expression(
         kind: CompileErrorType::Internal,
         detail: format!("program instantiation failed: {error}"),
     })?;
-    Ok(CompilationResult { source: source.to_owned(), output, program })
+    Ok(CompiledExpr { source: source.to_owned(), output, program })
 }

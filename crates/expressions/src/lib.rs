@@ -18,4 +18,4 @@ pub mod record;
 pub mod type_check;
 pub mod types;
 
-pub use compile::{CompilationResult, CompileError, CompileErrorType, EvaluationError};
+pub use compile::{CompileError, CompileErrorType, CompiledExpr, EvaluationError};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use api::{Value as Json, meta, schema::schema};
 
 use crate::{
-    admission::{ExpressionCompiler, OptionalVariables, TypeOverwrites, policy_variables},
+    admission::{ExpressionCompiler, OptionalVars, TypeOverwrites, policy_variables},
     types,
 };
 
@@ -60,7 +60,7 @@ fn type_check_expression(policy: &Json, (group, version, kind): &GroupVersionKin
         params: params
             .and_then(|params| types::type_of_kind(params_group, params_version, meta::string_at(params, &["kind"]))),
     };
-    let uses = OptionalVariables { params: params.is_some(), authorizer: true, patches: false };
+    let uses = OptionalVars { params: params.is_some(), authorizer: true, patches: false };
     let mut compiler = ExpressionCompiler::with_types(&subject);
     drop(compiler.compile_variables(policy_variables(policy), uses));
     let environment = compiler.build_environment(uses).without_variable("authorizer.requestResource");

@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::Arc};
 use api::{Value, status::Status};
 use async_trait::async_trait;
 use authz::Authorizers;
-use expressions::admission::{PolicyAuditAnnotation, PolicyDecision, ValidateResult, ValidatingPolicy};
+use expressions::admission::{AuditAnnotation, PolicyDecision, ValidateResult, ValidatingPolicy};
 use serde::Serialize;
 use serde_json::json;
 
@@ -148,10 +148,8 @@ impl ValidatingDispatcher<'_, '_> {
         }
         for annotation in judgement.annotations {
             match annotation {
-                PolicyAuditAnnotation::Failed(why) => self.record_denial(policy, Some(&binding.name), &why, ""),
-                PolicyAuditAnnotation::Publish(key, value) => {
-                    add_annotation(annotations, key, truncate_annotation(value))
-                }
+                AuditAnnotation::Failed(why) => self.record_denial(policy, Some(&binding.name), &why, ""),
+                AuditAnnotation::Publish(key, value) => add_annotation(annotations, key, truncate_annotation(value)),
             }
         }
     }

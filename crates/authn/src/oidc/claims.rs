@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use api::{Value, json::value_type_name};
 use apiserver_core::User;
-use expressions::authentication::AuthenticationInput;
+use expressions::authentication::ExpressionInput;
 
 use super::{ClaimMapping, JwtIssuer, expression::IssuerExpressions};
 use crate::{AuthenticationErrors, CREDENTIAL_ID};
 
 /// Returns the user that the claims describe.
 pub fn user_from_claims(issuer: &JwtIssuer, claims: &Value) -> Result<User, AuthenticationErrors> {
-    let (input, expressions) = (AuthenticationInput::from_claims(claims), &issuer.expressions);
+    let (input, expressions) = (ExpressionInput::from_claims(claims), &issuer.expressions);
     let mut user = User {
         name: match &expressions.username {
             Some(expression) => IssuerExpressions::evaluate_username(expression, &input)?,

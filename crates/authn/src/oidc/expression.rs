@@ -4,7 +4,7 @@ use api::validate::FieldError;
 use apiserver_core::User;
 use expressions::{
     CompileError, CompileErrorType,
-    authentication::{AuthenticationExpression, AuthenticationInput},
+    authentication::{AuthenticationExpression, ExpressionInput},
 };
 
 use super::config_error::{AuthenticationConfigError, invalid_configuration};
@@ -62,7 +62,7 @@ impl IssuerExpressions {
     /// Evaluates the user name.
     pub fn evaluate_username(
         expression: &AuthenticationExpression,
-        claims: &AuthenticationInput,
+        claims: &ExpressionInput,
     ) -> Result<String, AuthenticationErrors> {
         let failed = |why: &str| {
             AuthenticationErrors::single(format!("oidc: error evaluating username claim expression: {why}"))
@@ -77,7 +77,7 @@ impl IssuerExpressions {
     /// Evaluates the groups.
     pub fn evaluate_groups(
         expression: &AuthenticationExpression,
-        claims: &AuthenticationInput,
+        claims: &ExpressionInput,
     ) -> Result<Vec<String>, AuthenticationErrors> {
         let failed =
             |why: &str| AuthenticationErrors::single(format!("oidc: error evaluating group claim expression: {why}"));
@@ -87,7 +87,7 @@ impl IssuerExpressions {
     /// Evaluates the UID.
     pub fn evaluate_uid(
         expression: &AuthenticationExpression,
-        claims: &AuthenticationInput,
+        claims: &ExpressionInput,
     ) -> Result<String, AuthenticationErrors> {
         let failed =
             |why: &str| AuthenticationErrors::single(format!("oidc: error evaluating uid claim expression: {why}"));
@@ -96,7 +96,7 @@ impl IssuerExpressions {
     }
 
     /// Evaluates the extra attributes and adds them to `user`.
-    pub fn add_extra(&self, user: &mut User, claims: &AuthenticationInput) -> Result<(), AuthenticationErrors> {
+    pub fn add_extra(&self, user: &mut User, claims: &ExpressionInput) -> Result<(), AuthenticationErrors> {
         let mut evaluated = Vec::new();
         for (key, expression) in &self.extra {
             evaluated.push((
@@ -117,14 +117,14 @@ impl IssuerExpressions {
     }
 
     /// Evaluates the claim validation rules.
-    pub fn check_claims(&self, claims: &AuthenticationInput) -> Result<(), AuthenticationErrors> {
+    pub fn check_claims(&self, claims: &ExpressionInput) -> Result<(), AuthenticationErrors> {
         check_rules(&self.claim_rules, claims)
             .map_err(|why| format!("oidc: error evaluating claim validation expression: {why}").into())
     }
 
     /// Evaluates the user validation rules.
     pub fn check_user(&self, user: &User) -> Result<(), AuthenticationErrors> {
-        let input = AuthenticationInput::from_user(&user.name, &user.uid, &user.groups, &user.extra);
+        let input = ExpressionInput::from_user(&user.name, &user.uid, &user.groups, &user.extra);
         check_rules(&self.user_rules, &input)
             .map_err(|why| format!("oidc: error evaluating user info validation rule: {why}").into())
     }
@@ -133,7 +133,7 @@ impl IssuerExpressions {
 /// Evaluates all rules and reports the first that does not hold.
 fn check_rules(
     rules: &[(AuthenticationExpression, String)],
-    input: &AuthenticationInput,
+    input: &ExpressionInput,
 ) -> Result<(), AuthenticationErrors> {
     let outcomes = rules.iter().map(|(rule, _)| rule.evaluate_bool(input)).collect::<Result<Vec<bool>, _>>();
     let outcomes = outcomes.map_err(|error| error.to_string())?;

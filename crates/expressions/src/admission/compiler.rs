@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use cel::{Composition, Environment, ObjectType, Type, TypeResolver};
 
 use super::types::{NAMESPACE, REQUEST};
-use crate::compile::{CompilationResult, CompileError, compile_expression};
+use crate::compile::{CompileError, CompiledExpr, compile_expression};
 
 /// Indexes of the variables, shared by all admission environments.
 pub(super) mod variable_number {
@@ -21,7 +21,7 @@ pub(super) mod variable_number {
 
 /// The optional declarations that an expression may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OptionalVariables {
+pub struct OptionalVars {
     /// `params`.
     pub params: bool,
     /// `authorizer`.
@@ -83,12 +83,7 @@ impl ExpressionCompiler {
     }
 
     /// Compiles an expression that must evaluate to one of the types `returns`.
-    pub fn compile(
-        &self,
-        source: &str,
-        uses: OptionalVariables,
-        returns: &[Type],
-    ) -> Result<CompilationResult, CompileError> {
+    pub fn compile(&self, source: &str, uses: OptionalVars, returns: &[Type]) -> Result<CompiledExpr, CompileError> {
         compile_expression(&self.build_environment(uses), source, returns)
     }
 
@@ -97,8 +92,8 @@ impl ExpressionCompiler {
         &mut self,
         name: &str,
         source: &str,
-        uses: OptionalVariables,
-    ) -> Result<CompilationResult, CompileError> {
+        uses: OptionalVars,
+    ) -> Result<CompiledExpr, CompileError> {
         let compiled = self.compile(source, uses, &[]);
         let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared_type(&compiled.output));
         if let Some(variables) = &mut self.variables {
@@ -112,7 +107,7 @@ impl ExpressionCompiler {
     pub fn compile_variables<'v>(
         &mut self,
         all: impl Iterator<Item = (&'v str, &'v str)>,
-        uses: OptionalVariables,
+        uses: OptionalVars,
     ) -> Composition {
         let mut composition = Composition::new();
         for (name, source) in all {
@@ -123,7 +118,7 @@ impl ExpressionCompiler {
     }
 
     /// Returns the environment that an expression is compiled in.
-    pub fn build_environment(&self, uses: OptionalVariables) -> Environment {
+    pub fn build_environment(&self, uses: OptionalVars) -> Environment {
         let mut environment = self.base.clone();
         if let Some(variables) = &self.variables {
             environment = environment.with_variable("variables", Type::object_of(VariablesType(variables.clone())));

@@ -4,15 +4,15 @@ use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
 
 use super::{
-    compiler::{ExpressionCompiler, OptionalVariables},
+    compiler::{ExpressionCompiler, OptionalVars},
     scope::{AdmissionInput, BoundVariables, CONDITIONS_COST_BUDGET, EvaluationScope},
 };
-use crate::compile::{CompilationResult, CompileError};
+use crate::compile::{CompileError, CompiledExpr};
 
 /// Compiled match conditions, which must all be true.
 #[derive(Debug, Default)]
 pub struct MatchConditions {
-    all: Vec<Result<CompilationResult, CompileError>>,
+    all: Vec<Result<CompiledExpr, CompileError>>,
 }
 
 /// Result of match conditions.
@@ -29,14 +29,11 @@ pub enum MatchResult {
 impl MatchConditions {
     /// Compiles the match conditions of a webhook.
     pub fn compile_webhook(conditions: &[Json]) -> Self {
-        Self::compile(
-            &ExpressionCompiler::without_variables(),
-            conditions,
-            OptionalVariables { authorizer: true, ..OptionalVariables::default() },
-        )
+        let uses = OptionalVars { authorizer: true, ..OptionalVars::default() };
+        Self::compile(&ExpressionCompiler::without_variables(), conditions, uses)
     }
 
-    pub(super) fn compile(compiler: &ExpressionCompiler, conditions: &[Json], uses: OptionalVariables) -> Self {
+    pub(super) fn compile(compiler: &ExpressionCompiler, conditions: &[Json], uses: OptionalVars) -> Self {
         let compile =
             |condition: &Json| compiler.compile(meta::string_at(condition, &["expression"]), uses, &[Type::Bool]);
         Self { all: conditions.iter().map(compile).collect() }

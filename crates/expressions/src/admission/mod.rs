@@ -8,9 +8,9 @@ mod types;
 mod validating;
 pub mod validation;
 
-pub use compiler::{ExpressionCompiler, OptionalVariables, TypeOverwrites};
+pub use compiler::{ExpressionCompiler, OptionalVars, TypeOverwrites};
 pub use conditions::{MatchConditions, MatchResult};
 pub use mutating::{MutatingPolicy, MutationResult, PolicyMutation};
 pub use scope::AdmissionInput;
 pub(crate) use validating::policy_variables;
-pub use validating::{PolicyAuditAnnotation, PolicyDecision, ValidateResult, ValidatingPolicy};
+pub use validating::{AuditAnnotation, PolicyDecision, ValidateResult, ValidatingPolicy};

@@ -5,13 +5,13 @@ use cel::{Composition, Type, Value};
 use serde_json::{Map, json};
 
 use super::{
-    compiler::{ExpressionCompiler, OptionalVariables, PatchObjectType},
+    compiler::{ExpressionCompiler, OptionalVars, PatchObjectType},
     conditions::{MatchConditions, MatchResult},
     scope::{AdmissionInput, BoundVariables, EvaluationScope, POLICY_COST_BUDGET},
     validating::policy_variables,
 };
 use crate::{
-    compile::{CompilationResult, CompileError, EvaluationError},
+    compile::{CompileError, CompiledExpr, EvaluationError},
     json,
 };
 
@@ -30,7 +30,7 @@ pub struct MutatingPolicy {
 #[derive(Debug)]
 pub struct PolicyMutation {
     kind: PatchType,
-    expression: Result<CompilationResult, CompileError>,
+    expression: Result<CompiledExpr, CompileError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,11 @@ impl MutatingPolicy {
     /// Compiles a policy. Compile errors are reported when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
         let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
-        let uses = OptionalVariables { params, authorizer: true, patches: false };
+        let uses = OptionalVars { params, authorizer: true, patches: false };
         let mut compiler = ExpressionCompiler::with_variables();
         let composition = compiler.compile_variables(policy_variables(policy), uses);
         let conditions = MatchConditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
-        let patches = OptionalVariables { patches: true, ..uses };
+        let patches = OptionalVars { patches: true, ..uses };
         let mutation = |mutation: &Json| {
             let expression = |field: &str| meta::string_at(mutation, &[field, "expression"]).to_owned();
             let (kind, source, returns) = match meta::string_at(mutation, &["patchType"]) {
@@ -98,12 +98,11 @@ impl MutatingPolicy {
         input: &AdmissionInput<'_>,
     ) -> Result<MutationResult, EvaluationError> {
         if let Err(error) = &mutation.expression {
-            return Err(EvaluationError::Result(error.to_string()));
+            return Err(EvaluationError::new(error));
         }
         let bound = BoundVariables { authorizer: true, namespace: true };
         let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, POLICY_COST_BUDGET);
-        let value =
-            scope.evaluate(&mutation.expression).map_err(|error| EvaluationError::Result(error.to_string()))??;
+        let value = scope.evaluate(&mutation.expression).map_err(EvaluationError::new)??;
         match mutation.kind {
             PatchType::Apply => to_apply_configuration(&value).map(MutationResult::Apply),
             PatchType::Patch => to_json_patch(&value).map(MutationResult::Patch),
@@ -113,28 +112,24 @@ impl MutatingPolicy {
 
 fn to_apply_configuration(value: &Value<'_>) -> Result<Json, EvaluationError> {
     if !matches!(value, Value::Struct(_)) {
-        return Err(EvaluationError::Result(format!(
-            "unsupported return type from ApplyConfiguration expression: {}",
-            value.type_of()
-        )));
+        let got = value.type_of();
+        return Err(EvaluationError::new(format!("unsupported return type from ApplyConfiguration expression: {got}")));
     }
     check_type_names(value)?;
-    json::to_json(value).map_err(|error| EvaluationError::Result(error.to_string()))
+    json::to_json(value).map_err(EvaluationError::new)
 }
 
 fn to_json_patch(value: &Value<'_>) -> Result<Json, EvaluationError> {
     let Value::List(list) = value else {
-        return Err(EvaluationError::Result(
-            "type mismatch: JSONPatchType.expression should evaluate to array".to_owned(),
-        ));
+        return Err(EvaluationError::new("type mismatch: JSONPatchType.expression should evaluate to array"));
     };
     list.iter().map(|operation| self::to_patch_operation(&operation)).collect::<Result<Vec<_>, _>>().map(Json::Array)
 }
 
 fn to_patch_operation(value: &Value<'_>) -> Result<Json, EvaluationError> {
     let Value::Struct(made) = value else {
-        return Err(EvaluationError::Result(
-            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned(),
+        return Err(EvaluationError::new(
+            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch",
         ));
     };
     let mut operation = Map::from_iter([("op".to_owned(), json!("")), ("path".to_owned(), json!(""))]);
@@ -144,7 +139,7 @@ fn to_patch_operation(value: &Value<'_>) -> Result<Json, EvaluationError> {
                 check_type_names(value)?;
                 let document = json::to_json(value).map_err(|why| {
                     let problem = "JSONPath valueExpression evaluated to a type that could not marshal to JSON";
-                    EvaluationError::Result(format!("{problem}: {why}"))
+                    EvaluationError::new(format!("{problem}: {why}"))
                 })?;
                 operation.insert("value".to_owned(), document);
             }
@@ -152,7 +147,7 @@ fn to_patch_operation(value: &Value<'_>) -> Result<Json, EvaluationError> {
             (name, Value::String(text)) => drop(operation.insert(name.to_owned(), text.to_string().into())),
             (name, other) => {
                 let got = other.type_of();
-                return Err(EvaluationError::Result(format!("unexpected type {got} for JSONPatchType '{name}' field")));
+                return Err(EvaluationError::new(format!("unexpected type {got} for JSONPatchType '{name}' field")));
             }
         }
     }
@@ -164,10 +159,7 @@ fn check_type_names(value: &Value<'_>) -> Result<(), EvaluationError> {
     let Value::Struct(made) = value else { return Ok(()) };
     let mut errors = Vec::new();
     collect_type_mismatches(value, &made.0, &mut errors);
-    match errors.as_slice() {
-        [] => Ok(()),
-        errors => Err(EvaluationError::Result(format!("type mismatch: {}", errors.join("\n")))),
-    }
+    if errors.is_empty() { Ok(()) } else { Err(EvaluationError::new(format!("type mismatch: {}", errors.join("\n")))) }
 }
 
 /// Maximum number of reported type mismatches.

@@ -6,7 +6,7 @@ use api::Value as Json;
 use cel::{Activation, Authorizer, Composition, CostTracker, ResourceAttributes, Value};
 
 use super::compiler::variable_number;
-use crate::compile::{CompilationResult, CompileError, EvaluationError, PER_CALL_LIMIT};
+use crate::compile::{CompileError, CompiledExpr, EvaluationError, PER_CALL_LIMIT};
 
 /// Cost budget of a policy's expressions, per binding and parameter.
 pub(super) const POLICY_COST_BUDGET: u64 = 10_000_000;
@@ -37,7 +37,7 @@ pub struct AdmissionInput<'a> {
 /// The cost budget is exceeded; all results are discarded.
 #[derive(Debug, thiserror::Error)]
 #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
-pub(super) struct CostBudgetExceeded;
+pub(super) struct OverCostBudget;
 
 /// The optional variables that are bound.
 #[derive(Clone, Copy)]
@@ -85,8 +85,8 @@ impl<'a> EvaluationScope<'a> {
     /// Evaluates an expression; the inner error is its compile or evaluation error.
     pub fn evaluate(
         &mut self,
-        expression: &'a Result<CompilationResult, CompileError>,
-    ) -> Result<Result<Value<'a>, EvaluationError>, CostBudgetExceeded> {
+        expression: &'a Result<CompiledExpr, CompileError>,
+    ) -> Result<Result<Value<'a>, EvaluationError>, OverCostBudget> {
         let compiled = match expression {
             Ok(compiled) => compiled,
             Err(error) => return Ok(Err(EvaluationError::Compilation(error.clone()))),
@@ -98,8 +98,8 @@ impl<'a> EvaluationScope<'a> {
         Ok(result)
     }
 
-    fn charge_cost(&mut self, cost: u64) -> Result<(), CostBudgetExceeded> {
-        self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(CostBudgetExceeded)?;
+    fn charge_cost(&mut self, cost: u64) -> Result<(), OverCostBudget> {
+        self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(OverCostBudget)?;
         Ok(())
     }
 }

@@ -4,11 +4,11 @@ use api::{Value as Json, meta};
 use cel::{Composition, Type, Value};
 
 use super::{
-    compiler::{ExpressionCompiler, OptionalVariables},
+    compiler::{ExpressionCompiler, OptionalVars},
     conditions::{MatchConditions, MatchResult},
-    scope::{AdmissionInput, BoundVariables, CostBudgetExceeded, EvaluationScope, POLICY_COST_BUDGET},
+    scope::{AdmissionInput, BoundVariables, EvaluationScope, OverCostBudget, POLICY_COST_BUDGET},
 };
-use crate::compile::{CompilationResult, CompileError, EvaluationError};
+use crate::compile::{CompileError, CompiledExpr, EvaluationError};
 
 /// Maximum length of a message from `messageExpression`, in bytes.
 const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
@@ -20,15 +20,15 @@ pub struct ValidatingPolicy {
     composition: Composition,
     conditions: MatchConditions,
     validations: Vec<PolicyValidation>,
-    annotations: Vec<(String, String, Result<CompilationResult, CompileError>)>,
+    annotations: Vec<(String, String, Result<CompiledExpr, CompileError>)>,
 }
 
 #[derive(Debug)]
 struct PolicyValidation {
     source: String,
-    expression: Result<CompilationResult, CompileError>,
+    expression: Result<CompiledExpr, CompileError>,
     message: String,
-    message_expression: Option<Result<CompilationResult, CompileError>>,
+    message_expression: Option<Result<CompiledExpr, CompileError>>,
     reason: String,
 }
 
@@ -38,7 +38,7 @@ pub struct ValidateResult {
     /// The decision of each validation.
     pub decisions: Vec<PolicyDecision>,
     /// The audit annotations.
-    pub annotations: Vec<PolicyAuditAnnotation>,
+    pub annotations: Vec<AuditAnnotation>,
 }
 
 /// The decision of a validation.
@@ -57,7 +57,7 @@ pub enum PolicyDecision {
 
 /// An audit annotation.
 #[derive(Debug, PartialEq, Eq)]
-pub enum PolicyAuditAnnotation {
+pub enum AuditAnnotation {
     /// A key and its value.
     Publish(String, String),
     /// The error of an annotation that could not be evaluated.
@@ -68,10 +68,8 @@ impl ValidatingPolicy {
     /// Compiles a policy. Compile errors are reported when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
         let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
-        let (uses, plain) = (
-            OptionalVariables { params, authorizer: true, patches: false },
-            OptionalVariables { params, ..OptionalVariables::default() },
-        );
+        let uses = OptionalVars { params, authorizer: true, patches: false };
+        let plain = OptionalVars { params, ..OptionalVars::default() };
         let mut compiler = ExpressionCompiler::with_variables();
         let composition = compiler.compile_variables(policy_variables(policy), uses);
         let conditions = MatchConditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
@@ -116,7 +114,7 @@ impl ValidatingPolicy {
             Ok(decisions) => decisions,
             Err(error) => return self.failed_result(error.to_string()),
         };
-        match self.evaluate_audit_annotations(input) {
+        match self.evaluate_annotations(input) {
             Ok(annotations) => ValidateResult { decisions, annotations },
             Err(error) => self.failed_result(error.to_string()),
         }
@@ -127,14 +125,11 @@ impl ValidatingPolicy {
     }
 
     fn decision_for_error(&self, message: String) -> PolicyDecision {
-        if self.ignores_failure {
-            PolicyDecision::Admit
-        } else {
-            PolicyDecision::Deny { message, reason: String::new() }
-        }
+        let deny = PolicyDecision::Deny { message, reason: String::new() };
+        if self.ignores_failure { PolicyDecision::Admit } else { deny }
     }
 
-    fn evaluate_validations(&self, input: &AdmissionInput<'_>) -> Result<Vec<PolicyDecision>, CostBudgetExceeded> {
+    fn evaluate_validations(&self, input: &AdmissionInput<'_>) -> Result<Vec<PolicyDecision>, OverCostBudget> {
         let bound = BoundVariables { authorizer: true, namespace: true };
         let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, POLICY_COST_BUDGET);
         let mut results = Vec::new();
@@ -157,7 +152,7 @@ impl ValidatingPolicy {
         &self,
         input: &AdmissionInput<'_>,
         budget: u64,
-    ) -> Result<Vec<Option<String>>, CostBudgetExceeded> {
+    ) -> Result<Vec<Option<String>>, OverCostBudget> {
         let bound = BoundVariables { authorizer: false, namespace: true };
         let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, budget);
         let mut messages = Vec::new();
@@ -174,19 +169,16 @@ impl ValidatingPolicy {
         Ok(messages)
     }
 
-    fn evaluate_audit_annotations(
-        &self,
-        input: &AdmissionInput<'_>,
-    ) -> Result<Vec<PolicyAuditAnnotation>, CostBudgetExceeded> {
+    fn evaluate_annotations(&self, input: &AdmissionInput<'_>) -> Result<Vec<AuditAnnotation>, OverCostBudget> {
         let bound = BoundVariables { authorizer: false, namespace: true };
         let mut scope = EvaluationScope::new(input, Some(&self.composition), bound, POLICY_COST_BUDGET);
         let mut annotations = Vec::new();
         for (key, _, expression) in &self.annotations {
             match scope.evaluate(expression)? {
                 Ok(Value::String(text)) if !text.trim().is_empty() => {
-                    annotations.push(PolicyAuditAnnotation::Publish(key.clone(), text.trim().to_owned()));
+                    annotations.push(AuditAnnotation::Publish(key.clone(), text.trim().to_owned()));
                 }
-                Err(why) if !self.ignores_failure => annotations.push(PolicyAuditAnnotation::Failed(why.to_string())),
+                Err(why) if !self.ignores_failure => annotations.push(AuditAnnotation::Failed(why.to_string())),
                 _ => {}
             }
         }

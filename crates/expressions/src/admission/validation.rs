@@ -9,10 +9,10 @@ use api::{
 use cel::Type;
 
 use super::{
-    compiler::{ExpressionCompiler, OptionalVariables},
+    compiler::{ExpressionCompiler, OptionalVars},
     mutating::{apply_configuration_type, json_patch_type},
 };
-use crate::compile::{CompilationResult, CompileError, CompileErrorType};
+use crate::compile::{CompileError, CompileErrorType, CompiledExpr};
 
 /// Maximum length of an audit annotation's expression that is compiled, in bytes.
 const MAX_ANNOTATION_LENGTH: usize = 5 * 1024;
@@ -33,7 +33,7 @@ pub fn validate_validating_policy(policy: &Json, old: Option<&Json>) -> Vec<Fiel
         let (expression, message) =
             (string_field(validation, "expression"), string_field(validation, "messageExpression"));
         found.check_expression(field("expression"), expression, |source| compiler.compile(source, uses, &[Type::Bool]));
-        let plain = OptionalVariables { authorizer: false, ..uses };
+        let plain = OptionalVars { authorizer: false, ..uses };
         found.check_expression(field("messageExpression"), message, |source| {
             compiler.compile(source, plain, &[Type::String])
         });
@@ -55,7 +55,7 @@ pub fn validate_mutating_policy(policy: &Json, old: Option<&Json>) -> Vec<FieldE
     let uses = check_match_conditions(policy, old, &mut found);
     let mut compiler = ExpressionCompiler::with_variables();
     found.check_variables(&mut compiler, meta::list_at(policy, &["spec", "variables"]), uses);
-    let uses = OptionalVariables { patches: true, ..uses };
+    let uses = OptionalVars { patches: true, ..uses };
     for (at, mutation) in meta::list_at(policy, &["spec", "mutations"]).iter().enumerate() {
         let (field, returns) = match string_field(mutation, "patchType") {
             "JSONPatch" => ("jsonPatch", json_patch_type()),
@@ -84,7 +84,7 @@ pub fn validate_webhooks(configuration: &Json, old: Option<&Json>) -> Vec<FieldE
         found.check_conditions(
             &field,
             meta::list_at(hook, MATCH_CONDITIONS),
-            OptionalVariables { authorizer: true, ..OptionalVariables::default() },
+            OptionalVars { authorizer: true, ..OptionalVars::default() },
         );
     }
     found.0
@@ -93,11 +93,11 @@ pub fn validate_webhooks(configuration: &Json, old: Option<&Json>) -> Vec<FieldE
 const MATCH_CONDITIONS: &[&str] = &["matchConditions"];
 
 /// Validates match conditions if they changed; returns the declarations that the other expressions may use.
-fn check_match_conditions(policy: &Json, old: Option<&Json>, found: &mut ExpressionErrors) -> OptionalVariables {
+fn check_match_conditions(policy: &Json, old: Option<&Json>, found: &mut ExpressionErrors) -> OptionalVars {
     let part = |policy: &Json, field: &str| meta::value_at(policy, &["spec", field]).cloned().unwrap_or_default();
     let same = |field: &str| old.is_some_and(|old| part(policy, field) == part(old, field));
     let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
-    let uses = OptionalVariables { params, authorizer: true, patches: false };
+    let uses = OptionalVars { params, authorizer: true, patches: false };
     if !same("paramKind") || !same("matchConditions") {
         found.check_conditions("spec.matchConditions", meta::list_at(policy, &["spec", "matchConditions"]), uses);
     }
@@ -112,7 +112,7 @@ fn string_field<'a>(object: &'a Json, field: &str) -> &'a str {
 struct ExpressionErrors(Vec<FieldError>);
 
 impl ExpressionErrors {
-    fn check_conditions(&mut self, field: &str, conditions: &[Json], uses: OptionalVariables) {
+    fn check_conditions(&mut self, field: &str, conditions: &[Json], uses: OptionalVars) {
         let compiler = ExpressionCompiler::without_variables();
         for (at, condition) in conditions.iter().enumerate() {
             let source = string_field(condition, "expression").trim();
@@ -121,7 +121,7 @@ impl ExpressionErrors {
         }
     }
 
-    fn check_variables(&mut self, compiler: &mut ExpressionCompiler, variables: &[Json], uses: OptionalVariables) {
+    fn check_variables(&mut self, compiler: &mut ExpressionCompiler, variables: &[Json], uses: OptionalVars) {
         for (at, variable) in variables.iter().enumerate() {
             let (name, source) = (string_field(variable, "name"), string_field(variable, "expression"));
             let field = format!("spec.variables[{at}].expression");
@@ -134,7 +134,7 @@ impl ExpressionErrors {
         &mut self,
         field: String,
         source: &str,
-        compile: impl FnOnce(&str) -> Result<CompilationResult, CompileError>,
+        compile: impl FnOnce(&str) -> Result<CompiledExpr, CompileError>,
     ) {
         if source.trim().is_empty() {
             return;
