@@ -46,7 +46,6 @@ const AFTER_STATIC: &[(&str, ComputedDefault)] = &[
     ("autoscaling/v2.HorizontalPodAutoscalerSpec", other_groups::default_autoscaler),
     ("rbac/v1.Subject", other_groups::default_subject),
     ("networking/v1.NetworkPolicySpec", other_groups::default_policy_types),
-    ("networking/v1.IngressClassParametersReference", other_groups::default_class_parameters),
     ("resource/v1.ExactDeviceRequest", other_groups::default_device_request),
     ("resource/v1.DeviceSubRequest", other_groups::default_device_request),
     ("resource/v1beta2.ExactDeviceRequest", other_groups::default_device_request),
@@ -211,6 +210,12 @@ mod tests {
         assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
         assert_eq!(spec["securityContext"], json!({}));
         assert_eq!(spec.get("enableServiceLinks"), None, "only pods get it");
+    }
+
+    #[test]
+    fn field_that_is_written_as_null_gets_its_default() {
+        let given = json!({"spec": {"controller": "c", "parameters": {"kind": "P", "name": "x"}}});
+        assert_eq!(check("networking/v1.IngressClass", given)["spec"]["parameters"]["scope"], "Cluster");
     }
 
     #[test]

@@ -128,11 +128,6 @@ pub(super) fn default_policy_types(map: &mut Map) {
     }
 }
 
-/// Defaults the scope to the cluster.
-pub(super) fn default_class_parameters(map: &mut Map) {
-    map.entry("scope").or_insert("Cluster".into());
-}
-
 /// Defaults to exactly one device.
 pub(super) fn default_device_request(map: &mut Map) {
     if string_field(map, "allocationMode").is_empty() {
