@@ -152,6 +152,21 @@ mod tests {
         assert!(list.is_empty(), "\n{}\n", list.join("\n"));
     }
 
+    #[test]
+    fn searches_of_the_documentation_find_the_code() {
+        let repository = crate::repository();
+        let page = fs::read_to_string(repository.join("docs/find-the-code.md")).unwrap();
+        let cells = |line: &str| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        // The header and the line below it have no code.
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).map(cells).skip(2).collect();
+        assert!(rows.len() >= 10, "{rows:?}");
+        for row in rows {
+            let [.., pattern, file] = row.as_slice() else { panic!("a row without a search and a file: {row:?}") };
+            let text = fs::read_to_string(repository.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(text.to_lowercase().contains(&pattern.to_lowercase()), "{file} lacks {pattern}");
+        }
+    }
+
     fn expect(file: &str, text: &str, lines: &[usize]) {
         let mut problems = Vec::new();
         check_file(Path::new(file), text, &mut problems);

@@ -71,7 +71,7 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
             None => handle_authenticated(&server, caller, error_options, routed, request).await,
         }
     };
-    let key = RequestKey { method: &method, path: &path, audit_id: &audit_id };
+    let key = PanickedRequest { method: &method, path: &path, audit_id: &audit_id };
     let handled = panics::contain_future("apiserver", key, work).await;
     let mut response = handled.unwrap_or_else(|PanicError| panic_response());
     if anonymous {
@@ -85,13 +85,13 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
 }
 
 /// A request in the log line of its panic.
-struct RequestKey<'a> {
+struct PanickedRequest<'a> {
     method: &'a Method,
     path: &'a str,
     audit_id: &'a HeaderValue,
 }
 
-impl fmt::Display for RequestKey<'_> {
+impl fmt::Display for PanickedRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} (audit ID {})", self.method, self.path, self.audit_id.to_str().unwrap_or_default())
     }

@@ -130,3 +130,20 @@ pub fn strategy_for(resource: &Resource) -> &'static dyn Strategy {
         LazyLock::new(|| STRATEGIES.iter().map(|(group, name, strategy)| ((*group, *name), *strategy)).collect());
     BY_NAME.get(&resource.storage_resource()).copied().unwrap_or(&DefaultStrategy)
 }
+
+#[cfg(test)]
+mod tests {
+    use api::schema::schema;
+
+    use super::*;
+
+    #[test]
+    fn every_strategy_belongs_to_one_stored_resource() {
+        for (position, (group, name, _)) in STRATEGIES.iter().enumerate() {
+            let stored = schema().resources().iter().any(|resource| resource.storage_resource() == (*group, *name));
+            assert!(stored, "the schema has no resource {name}.{group}");
+            let later = &STRATEGIES[position + 1..];
+            assert!(later.iter().all(|(other, plural, _)| (other, plural) != (group, name)), "{name}.{group} is twice");
+        }
+    }
+}
