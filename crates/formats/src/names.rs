@@ -348,8 +348,7 @@ mod tests {
 
     #[test]
     fn names_are_validated_like_upstream() {
-        type Form = fn(&str) -> Vec<String>;
-        let cases: &[(Form, &str, bool)] = &[
+        let cases: &[(NameRule, &str, bool)] = &[
             (check_dns_subdomain, "a.b-c.d", true),
             (check_dns_subdomain, "a..b", false),
             (check_dns_label, "a-1", true),
