@@ -57,7 +57,7 @@ struct CertificateSubjectRestriction;
 impl Plugin for CertificateApproval {
     async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         let signer = meta::string_at(attributes.old.unwrap_or(request), &["spec", "signerName"]);
-        if is_authorized_for_signer(&self.0, attributes, "approve", signer).await {
+        if is_signer_allowed(&self.0, attributes, "approve", signer).await {
             return Ok(());
         }
         let why = format!("user not permitted to approve requests with signerName {signer:?}");
@@ -71,9 +71,7 @@ impl Plugin for CertificateSigning {
         let Some(old) = attributes.old else { return Ok(()) };
         let same = |field: &str| meta::value_at(old, &["status", field]) == meta::value_at(request, &["status", field]);
         let signer = meta::string_at(old, &["spec", "signerName"]);
-        if same("certificate") && same("conditions")
-            || is_authorized_for_signer(&self.0, attributes, "sign", signer).await
-        {
+        if same("certificate") && same("conditions") || is_signer_allowed(&self.0, attributes, "sign", signer).await {
             return Ok(());
         }
         let why = format!("user not permitted to sign requests with signerName {signer:?}");
@@ -87,7 +85,7 @@ impl Plugin for ClusterTrustBundleAttest {
         let signer = meta::string_at(bundle, &["spec", "signerName"]);
         if signer.is_empty()
             || attributes.old.is_some_and(|old| is_garbage_collector_update(old, bundle))
-            || is_authorized_for_signer(&self.0, attributes, "attest", signer).await
+            || is_signer_allowed(&self.0, attributes, "attest", signer).await
         {
             return Ok(());
         }
@@ -113,7 +111,7 @@ impl Plugin for CertificateSubjectRestriction {
 }
 
 /// Whether the user has the verb on a signer, or on all signers of its domain.
-async fn is_authorized_for_signer(
+async fn is_signer_allowed(
     authorizers: &Authorizers,
     attributes: &AdmissionAttributes<'_>,
     verb: &str,

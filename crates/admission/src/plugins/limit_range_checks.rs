@@ -5,7 +5,7 @@ use api::{quantity::Quantity, resource_list::ResourceList};
 use crate::DenialReason;
 
 /// Resource requests and limits of a container, pod or claim.
-pub struct RequestsAndLimits {
+pub struct ResourceAmounts {
     /// The requests.
     pub requests: ResourceList,
     /// The limits.
@@ -22,7 +22,7 @@ fn comparable_values<const N: usize>(quantities: [Quantity; N]) -> [i64; N] {
 }
 
 /// Checks `min`.
-pub fn check_min(kind: &str, name: &str, bound: Quantity, amounts: &RequestsAndLimits) -> Result<(), DenialReason> {
+pub fn check_min(kind: &str, name: &str, bound: Quantity, amounts: &ResourceAmounts) -> Result<(), DenialReason> {
     let about = format!("minimum {name} usage per {kind} is {bound}");
     let Some(request) = amounts.requests.get(name) else {
         return Err(format!("{about}.  No request is specified").into());
@@ -37,7 +37,7 @@ pub fn check_min(kind: &str, name: &str, bound: Quantity, amounts: &RequestsAndL
 }
 
 /// Checks `max`.
-pub fn check_max(kind: &str, name: &str, bound: Quantity, amounts: &RequestsAndLimits) -> Result<(), DenialReason> {
+pub fn check_max(kind: &str, name: &str, bound: Quantity, amounts: &ResourceAmounts) -> Result<(), DenialReason> {
     let about = format!("maximum {name} usage per {kind} is {bound}");
     let Some(limit) = amounts.limits.get(name) else { return Err(format!("{about}.  No limit is specified").into()) };
     let request = amounts.requests.get(name);
@@ -54,7 +54,7 @@ pub fn check_max_request(
     kind: &str,
     name: &str,
     bound: Quantity,
-    amounts: &RequestsAndLimits,
+    amounts: &ResourceAmounts,
 ) -> Result<(), DenialReason> {
     let about = format!("maximum {name} usage per {kind} is {bound}");
     let Some(request) = amounts.requests.get(name) else {
@@ -65,12 +65,7 @@ pub fn check_max_request(
 }
 
 /// Checks `maxLimitRequestRatio`.
-pub fn check_limit_request_ratio(
-    kind: &str,
-    name: &str,
-    bound: Quantity,
-    amounts: &RequestsAndLimits,
-) -> Result<(), DenialReason> {
+pub fn check_max_ratio(kind: &str, name: &str, bound: Quantity, amounts: &ResourceAmounts) -> Result<(), DenialReason> {
     let about = format!("{name} max limit to request ratio per {kind} is {bound}");
     let amount = |list: &ResourceList| list.get(name).copied().unwrap_or(Quantity::ZERO);
     let [requested, limited, _] = comparable_values([amount(&amounts.requests), amount(&amounts.limits), bound]);

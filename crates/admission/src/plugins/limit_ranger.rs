@@ -10,9 +10,7 @@ use async_trait::async_trait;
 use authz::aggregate_errors;
 use serde_json::json;
 
-use super::limit_range_checks::{
-    RequestsAndLimits, check_limit_request_ratio, check_max, check_max_request, check_min,
-};
+use super::limit_range_checks::{ResourceAmounts, check_max, check_max_ratio, check_max_request, check_min};
 use crate::{
     AdmissionAttributes, DenialReason, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule, pod,
 };
@@ -118,17 +116,17 @@ fn set_missing_resources(container: &mut Value, which: &str, defaults: &Resource
 fn pod_errors(object: &Value, range: &Value) -> Vec<DenialReason> {
     let mut errors = Vec::new();
     for item in meta::list_at(range, &["spec", "limits"]) {
-        let amounts: Vec<RequestsAndLimits> = match meta::string_at(item, &["type"]) {
+        let amounts: Vec<ResourceAmounts> = match meta::string_at(item, &["type"]) {
             "Container" => ["containers", "initContainers"]
                 .iter()
                 .flat_map(|list| meta::list_at(object, &["spec", list]))
-                .map(|container| RequestsAndLimits {
+                .map(|container| ResourceAmounts {
                     requests: resource_list::parse_resource_list(meta::value_at(container, &["resources", "requests"])),
                     limits: resource_list::parse_resource_list(meta::value_at(container, &["resources", "limits"])),
                 })
                 .collect(),
             "Pod" => {
-                vec![RequestsAndLimits {
+                vec![ResourceAmounts {
                     requests: resource_list::pod_resources(object, "requests"),
                     limits: resource_list::pod_resources(object, "limits"),
                 }]
@@ -140,7 +138,7 @@ fn pod_errors(object: &Value, range: &Value) -> Vec<DenialReason> {
             errors.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, amounts)));
             errors.extend(check_each_bound(item, "max", |name, bound| check_max(kind, name, bound, amounts)));
             errors.extend(check_each_bound(item, "maxLimitRequestRatio", |name, bound| {
-                check_limit_request_ratio(kind, name, bound, amounts)
+                check_max_ratio(kind, name, bound, amounts)
             }));
         }
     }
@@ -150,7 +148,7 @@ fn pod_errors(object: &Value, range: &Value) -> Vec<DenialReason> {
 fn claim_errors(claim: &Value, range: &Value) -> Vec<DenialReason> {
     let kind = "PersistentVolumeClaim";
     let requests = resource_list::parse_resource_list(meta::value_at(claim, &["spec", "resources", "requests"]));
-    let amounts = RequestsAndLimits { requests, limits: ResourceList::new() };
+    let amounts = ResourceAmounts { requests, limits: ResourceList::new() };
     let mut errors = Vec::new();
     for item in limit_items(range, kind) {
         errors.extend(check_each_bound(item, "min", |name, bound| check_min(kind, name, bound, &amounts)));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::{Value, meta};
 
 use super::checks::{
-    EvaluatedPod, Violation, container_security_context, format_containers, format_setters, join_quoted, pluralize,
+    EvaluatedPod, Violation, context_field, format_containers, format_setters, join_quoted, pluralize,
 };
 
 const CAPABILITIES: &[&str] = &[
@@ -50,8 +50,8 @@ pub fn is_safe_profile(profile: &Value) -> bool {
 
 pub fn check_app_armor(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |profile: Option<&Value>| profile.is_some_and(|profile| !is_safe_profile(profile));
-    let names = pod.matching_containers(|container| bad(container_security_context(container, "appArmorProfile")));
-    let profiles = pod.containers().filter_map(|container| container_security_context(container, "appArmorProfile"));
+    let names = pod.matching_containers(|container| bad(context_field(container, "appArmorProfile")));
+    let profiles = pod.containers().filter_map(|container| context_field(container, "appArmorProfile"));
     let profiles = profiles.chain(pod.security_context("appArmorProfile")).filter(|profile| bad(Some(profile)));
     let values: BTreeSet<String> = profiles.map(|profile| meta::string_at(profile, &["type"]).to_owned()).collect();
     let annotations = meta::value_at(pod.metadata, &["annotations"]).and_then(Value::as_object).into_iter().flatten();
@@ -151,9 +151,7 @@ pub fn check_probe_hosts(pod: &EvaluatedPod<'_>) -> Option<Violation> {
 }
 
 pub fn check_privileged(pod: &EvaluatedPod<'_>) -> Option<Violation> {
-    let names = pod.matching_containers(|container| {
-        container_security_context(container, "privileged") == Some(&Value::Bool(true))
-    });
+    let names = pod.matching_containers(|container| context_field(container, "privileged") == Some(&Value::Bool(true)));
     (!names.is_empty()).then(|| Violation {
         reason: "privileged",
         detail: format!("{} must not set securityContext.privileged=true", format_containers(&names)),
@@ -161,14 +159,11 @@ pub fn check_privileged(pod: &EvaluatedPod<'_>) -> Option<Violation> {
 }
 
 pub fn check_proc_mount(pod: &EvaluatedPod<'_>) -> Option<Violation> {
-    let other =
-        |container: &Value| container_security_context(container, "procMount").is_some_and(|mount| mount != "Default");
+    let other = |container: &Value| context_field(container, "procMount").is_some_and(|mount| mount != "Default");
     let names = pod.matching_containers(other);
     let mounts = pod.containers().filter(|container| other(container));
-    let mounts: BTreeSet<&str> = mounts
-        .filter_map(|container| container_security_context(container, "procMount"))
-        .filter_map(Value::as_str)
-        .collect();
+    let mounts: BTreeSet<&str> =
+        mounts.filter_map(|container| context_field(container, "procMount")).filter_map(Value::as_str).collect();
     (!names.is_empty()).then(|| Violation {
         reason: "procMount",
         detail: format!(
@@ -193,12 +188,12 @@ fn check_selinux_types(pod: &EvaluatedPod<'_>, allowed: &[&str]) -> Option<Viola
     let bad = |options: Option<&Value>| {
         options.is_some_and(|options| other_type(options) || sets(options, "user") || sets(options, "role"))
     };
-    let names = pod.matching_containers(|container| bad(container_security_context(container, "seLinuxOptions")));
+    let names = pod.matching_containers(|container| bad(context_field(container, "seLinuxOptions")));
     let by = format_setters(bad(pod.security_context("seLinuxOptions")), &names)?;
     let all: Vec<&Value> = pod
         .security_context("seLinuxOptions")
         .into_iter()
-        .chain(pod.containers().filter_map(|c| container_security_context(c, "seLinuxOptions")))
+        .chain(pod.containers().filter_map(|c| context_field(c, "seLinuxOptions")))
         .collect();
     let types: BTreeSet<&str> =
         all.iter().filter(|options| other_type(options)).map(|options| meta::string_at(options, &["type"])).collect();
@@ -232,9 +227,9 @@ pub fn check_seccomp_annotations(pod: &EvaluatedPod<'_>) -> Option<Violation> {
 
 pub fn check_seccomp_profile(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |profile: Option<&Value>| profile.is_some_and(|profile| !is_safe_profile(profile));
-    let names = pod.matching_containers(|container| bad(container_security_context(container, "seccompProfile")));
+    let names = pod.matching_containers(|container| bad(context_field(container, "seccompProfile")));
     let by = format_setters(bad(pod.security_context("seccompProfile")), &names)?;
-    let profiles = pod.containers().filter_map(|container| container_security_context(container, "seccompProfile"));
+    let profiles = pod.containers().filter_map(|container| context_field(container, "seccompProfile"));
     let profiles = profiles.chain(pod.security_context("seccompProfile")).filter(|profile| bad(Some(profile)));
     let values: BTreeSet<&str> = profiles.map(|profile| meta::string_at(profile, &["type"])).collect();
     let detail = format!("{by} must not set securityContext.seccompProfile.type to {}", join_quoted(values));
@@ -251,7 +246,7 @@ pub fn check_sysctls(pod: &EvaluatedPod<'_>, allowed: usize) -> Option<Violation
 
 pub fn check_windows_host_process(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let bad = |options: Option<&Value>| options.is_some_and(|options| options["hostProcess"] == true);
-    let names = pod.matching_containers(|container| bad(container_security_context(container, "windowsOptions")));
+    let names = pod.matching_containers(|container| bad(context_field(container, "windowsOptions")));
     let by = format_setters(bad(pod.security_context("windowsOptions")), &names)?;
     let detail = format!("{by} must not set securityContext.windowsOptions.hostProcess=true");
     Some(Violation { reason: "hostProcess", detail })

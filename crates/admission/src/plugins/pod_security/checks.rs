@@ -54,7 +54,7 @@ impl<'a> EvaluatedPod<'a> {
 }
 
 /// A field of a container's security context.
-pub fn container_security_context<'a>(container: &'a Value, field: &str) -> Option<&'a Value> {
+pub fn context_field<'a>(container: &'a Value, field: &str) -> Option<&'a Value> {
     meta::value_at(container, &["securityContext", field])
 }
 

@@ -7,9 +7,7 @@ use api::{Value, meta};
 use super::{
     baseline,
     baseline::is_safe_profile,
-    checks::{
-        EvaluatedPod, Violation, container_security_context, format_containers, format_setters, join_quoted, pluralize,
-    },
+    checks::{EvaluatedPod, Violation, context_field, format_containers, format_setters, join_quoted, pluralize},
 };
 
 const VOLUMES: &[&str] = &[
@@ -26,7 +24,7 @@ const VOLUMES: &[&str] = &[
 
 pub fn check_allow_privilege_escalation(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let names = pod.matching_containers(|container| {
-        container_security_context(container, "allowPrivilegeEscalation") != Some(&Value::Bool(false))
+        context_field(container, "allowPrivilegeEscalation") != Some(&Value::Bool(false))
     });
     (!names.is_empty()).then(|| Violation {
         reason: "allowPrivilegeEscalation != false",
@@ -82,14 +80,12 @@ pub fn check_run_as_non_root(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let reason = "runAsNonRoot != true";
     let bool_value = |value: Option<&Value>| value.and_then(Value::as_bool);
     let whole = bool_value(pod.security_context("runAsNonRoot"));
-    let names = pod.matching_containers(|container| {
-        bool_value(container_security_context(container, "runAsNonRoot")) == Some(false)
-    });
+    let names =
+        pod.matching_containers(|container| bool_value(context_field(container, "runAsNonRoot")) == Some(false));
     if let Some(by) = format_setters(whole == Some(false), &names) {
         return Some(Violation { reason, detail: format!("{by} must not set securityContext.runAsNonRoot=false") });
     }
-    let silent = pod
-        .matching_containers(|container| bool_value(container_security_context(container, "runAsNonRoot")).is_none());
+    let silent = pod.matching_containers(|container| bool_value(context_field(container, "runAsNonRoot")).is_none());
     (whole != Some(true) && !silent.is_empty()).then(|| Violation {
         reason,
         detail: format!("pod or {} must set securityContext.runAsNonRoot=true", format_containers(&silent)),
@@ -98,7 +94,7 @@ pub fn check_run_as_non_root(pod: &EvaluatedPod<'_>) -> Option<Violation> {
 
 pub fn check_run_as_user(pod: &EvaluatedPod<'_>) -> Option<Violation> {
     let root = |value: Option<&Value>| value.and_then(Value::as_i64) == Some(0);
-    let names = pod.matching_containers(|container| root(container_security_context(container, "runAsUser")));
+    let names = pod.matching_containers(|container| root(context_field(container, "runAsUser")));
     let by = format_setters(root(pod.security_context("runAsUser")), &names)?;
     Some(Violation { reason: "runAsUser=0", detail: format!("{by} must not set runAsUser=0") })
 }
@@ -108,7 +104,7 @@ pub fn check_seccomp_profile(pod: &EvaluatedPod<'_>) -> Option<Violation> {
         return Some(violation);
     }
     let whole = pod.security_context("seccompProfile").is_some_and(is_safe_profile);
-    let silent = pod.matching_containers(|container| container_security_context(container, "seccompProfile").is_none());
+    let silent = pod.matching_containers(|container| context_field(container, "seccompProfile").is_none());
     (!whole && !silent.is_empty()).then(|| Violation {
         reason: "seccompProfile",
         detail: format!(
