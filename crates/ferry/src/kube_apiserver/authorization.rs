@@ -119,7 +119,7 @@ mod tests {
             ("", Ok("AlwaysAllow")),
             ("--authorization-mode=Node,RBAC", Ok("Node Rbac")),
             ("--authorization-mode=AlwaysDeny --authorization-mode=RBAC", Ok("AlwaysDeny Rbac")),
-            (&format!("--authorization-mode=ABAC --authorization-policy-file={policies}"), Ok("Abac(Polici")),
+            (&format!("--authorization-mode=ABAC --authorization-policy-file={policies}"), Ok("Abac(AbacPo")),
             (
                 &format!("--authorization-mode=Webhook,RBAC --authorization-webhook-config-file={hook}"),
                 Ok("Webhook(Web Rbac"),

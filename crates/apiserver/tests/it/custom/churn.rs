@@ -191,9 +191,15 @@ async fn settled(world: &World) -> Kept {
     }
     let (_, metrics) = world.get("/metrics").await;
     let lines = metrics.as_str().unwrap_or_default().lines().filter(|line| !line.starts_with('#'));
-    let series = lines.filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name.to_owned());
+    // Which status codes were seen depends on timing.
+    let without_code = |(name, _): (&str, &str)| {
+        let (before, after) = name.split_once("code=\"").unwrap_or((name, ""));
+        format!("{before}{}", after.split_once('"').map_or("", |(_, rest)| rest))
+    };
+    let series = lines.filter_map(|line| line.rsplit_once(' ')).map(without_code);
     let mut series: Vec<String> = series.filter(|name| name.contains("harbour")).collect();
     series.sort();
+    series.dedup();
     let tasks = tasks().await;
     Kept { tasks, documents, series }
 }
