@@ -85,7 +85,7 @@ fn read_in_every_form(cluster: &TestCluster) {
     assert_eq!(path, "Running Running Running");
     let told = cluster.kubectl("describe deployment nginx").expect_success();
     assert!(told.contains("ScalingReplicaSet") && told.contains("3 available"), "{told}");
-    let told = cluster.kubectl("describe pods").expect_success();
+    let told = cluster.kubectl("describe pods --show-events=true").expect_success();
     assert!(told.contains("Started container") || told.contains("Container started"), "{told}");
     let told = cluster.kubectl("describe nodes").expect_success();
     assert!(told.contains("Ready") && told.contains("Non-terminated Pods"), "{told}");

@@ -52,7 +52,7 @@ struct Module {
 
 impl ModuleTree {
     fn add_file(&mut self, path: ItemPath, text: &str) {
-        let is_test = path.iter().any(|name| name == "tests");
+        let is_test = path.iter().any(|name| name == "tests" || name.ends_with("_tests"));
         let shipped = text.split("#[cfg(test)]").next().unwrap_or_default();
         let code =
             if is_test { String::new() } else { StrippedCode::of(shipped).lines().collect::<Vec<_>>().join(" ") };
