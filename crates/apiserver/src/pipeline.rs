@@ -446,7 +446,8 @@ async fn handle_resource(
     }
     audit::with_audit_context(|trail| trail.log_request_object(&input));
     let span = tracing::debug_span!(
-        target: "stage", "registry", verb = target.verb, resource = target.resource.name, target.namespace, target.name
+        target: "stage", "registry", verb = target.verb, resource = target.resource.name, namespace = target.namespace,
+        name = target.name
     );
     let outcome = server.registry().handle_request(&target, &input).instrument(span).await?;
     Ok(match outcome {
