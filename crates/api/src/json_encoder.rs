@@ -83,11 +83,15 @@ pub fn write_value(out: &mut Vec<u8>, field: Option<&StructField>, ty: Option<&F
 }
 
 fn write_struct(out: &mut Vec<u8>, ty: Option<TypeId>, map: &Map) {
+    if ty.is_none() {
+        // The map is sorted.
+        return write_object(out, map.iter(), |out, value| write_value(out, None, None, value));
+    }
     let fields = ordered_fields(ty, map).map(|(name, field, value)| (name, (field, value)));
     write_object(out, fields, |out, (field, value)| write_value(out, field, field.map(|field| &field.ty), value));
 }
 
-fn write_object<N: Serialize, V>(
+fn write_object<N: AsRef<str>, V>(
     out: &mut Vec<u8>,
     entries: impl Iterator<Item = (N, V)>,
     write: impl Fn(&mut Vec<u8>, V),
@@ -97,7 +101,7 @@ fn write_object<N: Serialize, V>(
         if position > 0 {
             out.push(b',');
         }
-        write_scalar(out, &name);
+        write_string(out, name.as_ref());
         out.push(b':');
         write(out, value);
     }
@@ -105,7 +109,28 @@ fn write_object<N: Serialize, V>(
 }
 
 /// Appends a scalar or a string.
-pub fn write_scalar(out: &mut Vec<u8>, scalar: &impl Serialize) {
+pub fn write_scalar(out: &mut Vec<u8>, scalar: &Value) {
+    match scalar {
+        Value::String(text) => write_string(out, text),
+        scalar => write_escaped(out, scalar),
+    }
+}
+
+/// Appends a string; most have nothing to escape and are copied.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    // 0xe2 begins U+2028 and U+2029.
+    let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
+    if text.bytes().all(is_plain) {
+        out.reserve(text.len() + 2);
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        write_escaped(out, text);
+    }
+}
+
+fn write_escaped(out: &mut Vec<u8>, scalar: &(impl Serialize + ?Sized)) {
     // Writing a scalar to memory cannot fail.
     scalar.serialize(&mut Serializer::with_formatter(out, GoFormatter)).expect("a scalar is written to memory");
 }

@@ -65,7 +65,7 @@ fn write_key(out: &mut Vec<u8>, name: &str) {
     if !out.ends_with(b"{") {
         out.push(b',');
     }
-    json_encoder::write_scalar(out, &name);
+    json_encoder::write_string(out, name);
     out.push(b':');
 }
 
