@@ -8,7 +8,7 @@ use std::{
 
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 
-/// What libraries log is of use only to those who debug them.
+/// Filter directives that limit the log lines of libraries to warnings.
 const LIBRARIES: &str = "kube=warn,kube_client=warn,kube_runtime=warn,h2=warn,hyper=warn,rustls=warn,tower=warn";
 
 /// Starts logging at one of upstream's levels; a filter in `FERRY_LOG` takes precedence.
