@@ -1,4 +1,4 @@
-//! What a decision costs in a cluster with 10,000 role bindings: allowed by a role, refused by all, asked by a node.
+//! Benchmarks authorization with 10,000 role bindings: allowed by a role, denied by all, requested by a node.
 
 use std::sync::{Arc, LazyLock};
 
@@ -79,7 +79,7 @@ fn objects() -> impl Iterator<Item = (String, Value)> {
     roles.chain(bindings)
 }
 
-/// Who asks, in which group, for what; whether it is allowed.
+/// User, group and request, and whether it is allowed.
 #[divan::bench(args = [
     ("user-0", "others", "pods", true),
     ("nobody", "team-3", "pods", true),

@@ -253,7 +253,7 @@ mod tests {
         AuthorizationOptions { modes: vec![AuthorizationMode::AlwaysAllow, AuthorizationMode::Rbac] }
     }
 
-    /// What becomes of a configuration in a server that began with roles.
+    /// Reloads a configuration in a server that started with RBAC.
     async fn check(text: &str, want: Result<(), &str>) {
         let settings = ServerOptions {
             authorization: AuthorizationOptions { modes: vec![AuthorizationMode::Rbac] },

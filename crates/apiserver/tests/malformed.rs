@@ -1,7 +1,7 @@
 //! Bad input, by a seeded generator, over TLS as anybody can send it: bodies, paths, queries, headers, HTTP/1.1 as text,
 //! HTTP/2 frames, bytes that are not TLS, connections that go silent.
 //!
-//! Nothing panics, nothing hangs, nothing is answered with a 5xx where upstream does not, and the memory that it took is
+//! The server neither panics nor hangs, responds with 5xx only where upstream does, and the memory that it took is
 //! given back. `FERRY_MALFORMED=count:seed` is another number of requests, or others.
 
 #[path = "malformed/attack.rs"]
@@ -43,7 +43,7 @@ static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Requests at once.
 const AT_ONCE: usize = 24;
-/// What may be allocated afterwards beyond what was before: what is kept of the few writes that were well formed.
+/// Memory that may stay allocated: the few well-formed writes.
 const SLACK: usize = 8 << 20;
 
 fn chosen() -> (u64, u64) {

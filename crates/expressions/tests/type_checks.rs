@@ -1,4 +1,4 @@
-//! What upstream's controller manager 1.36.4 writes into the status of the policies of `type_checks.jsonl`, one per line.
+//! Type checks of the policies of `type_checks.jsonl` against the status that upstream's controller manager 1.36.4 writes.
 //! Upstream adds a number to the names of types; here they have none.
 
 use ferry_expressions::type_check;

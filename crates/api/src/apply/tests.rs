@@ -8,7 +8,7 @@ use crate::{
     schema::{Resource, schema},
 };
 
-/// What one manager does.
+/// An operation of one field manager.
 #[derive(Clone, Debug)]
 enum Write {
     /// Creates or replaces the object.

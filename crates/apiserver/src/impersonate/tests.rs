@@ -1,4 +1,4 @@
-//! Who may be whom: the rights that are asked for, and what comes of them.
+//! Tests of impersonation: the checked permissions and the resulting user.
 
 use apiserver_core::attributes::{AttributesTarget, ResourceAttributes};
 use async_trait::async_trait;
@@ -41,7 +41,7 @@ impl Bench {
         Self { authorizers, ways: LastModeCache::default(), user, _dir: dir }
     }
 
-    /// Who it is who lists pods in `n` with these headers; the headers that are left.
+    /// Returns the user of a pod list in `n` with these headers, and the headers that remain.
     async fn resolve(&self, headers: &[(&str, &str)]) -> (Result<Option<ImpersonatedUser>, Status>, HeaderMap) {
         let pair =
             |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());

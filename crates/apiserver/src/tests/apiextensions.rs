@@ -1,4 +1,4 @@
-//! What is left of definitions that were used and went: nothing.
+//! Deleted CRDs leave no state behind.
 
 use std::sync::{Arc, Weak};
 

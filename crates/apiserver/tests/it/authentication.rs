@@ -100,7 +100,7 @@ async fn somebody_else_is_acted_as_where_that_is_allowed() {
     assert_eq!((code, &answer["reason"]), (400, &json!("BadRequest")));
 }
 
-/// What a review of a token says.
+/// Returns the status of a TokenReview.
 async fn review(client: &Client, token: &str, audiences: Value) -> Value {
     let (code, review) = client.post(REVIEW, &json!({"spec": {"token": token, "audiences": audiences}})).await;
     assert_eq!(code, 201, "{review}");

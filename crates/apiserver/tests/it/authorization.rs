@@ -1,4 +1,4 @@
-//! Who may do what, as requests of several users meet it: the chain of Node and RBAC over a live server.
+//! Authorization of requests of several users by the chain of Node and RBAC in a running server.
 
 use crate::fixture;
 use bytes::Bytes;
@@ -26,7 +26,7 @@ impl World {
         world
     }
 
-    /// Who: the name and, after `+`, a group. What: method and path.
+    /// `who` is a user name and, after `+`, a group; `what` is method and path.
     async fn ask(&self, who: &str, what: &str, body: Value) -> (u16, Value) {
         let (name, group) = who.split_once(" +").unwrap_or((who, "others"));
         let groups = vec![group.to_owned(), "system:authenticated".to_owned()];
@@ -41,7 +41,7 @@ impl World {
         (status, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()))
     }
 
-    /// What must work.
+    /// Asserts that requests are allowed.
     async fn make(&self, what: &str, body: Value) {
         let (status, answer) = self.ask("root +system:masters", what, body).await;
         assert!((200..300).contains(&status), "{what}: {answer}");
@@ -192,7 +192,7 @@ async fn a_binding_counts_at_once_and_no_longer_than_it_is_there() {
     assert_eq!(world.ask("eve", list, Value::Null).await.0, 403);
 }
 
-/// What bob is told who grants more than he has.
+/// Returns the response to bob when he grants more than he has.
 fn beyond(about: &str, lines: &str) -> String {
     format!(
         "{about} is forbidden: user \"bob\" (groups=[\"others\" \"system:authenticated\"]) is attempting to grant RBAC permissions \

@@ -328,7 +328,7 @@ async fn an_address_or_port_that_is_asked_for_is_given_once() {
     }
 }
 
-/// What a deleted service had can be had again.
+/// Values of a deleted service can be allocated again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn addresses_and_ports_are_given_back() {
     let wire = Wire::start().await;

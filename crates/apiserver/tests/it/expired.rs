@@ -1,4 +1,4 @@
-//! What is told when the history that a list or a watch needs is gone, and how a client goes on from there.
+//! Expired revisions of lists and watches, and how a client continues.
 
 use crate::fixture;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};

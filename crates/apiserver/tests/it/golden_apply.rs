@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const RECORDING: &str = "../../../shared/golden/exchanges.jsonl";
-/// What the server makes up, or takes from elsewhere.
+/// Fields that the server generates.
 const VOLATILE: &[&str] = &[
     "uid",
     "creationTimestamp",
@@ -29,7 +29,7 @@ const VOLATILE: &[&str] = &[
     "managedFields",
 ];
 
-/// What one exchange came to.
+/// The result of one exchange.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// Owners and status are as recorded.
@@ -42,7 +42,7 @@ enum Outcome {
     OtherRules,
     /// The path is not served: custom resources, and what is answered with 501.
     NotServed,
-    /// Nothing about owners in it.
+    /// Without managed fields.
     Unrelated,
 }
 

@@ -1,4 +1,4 @@
-//! What the server says of itself and of others, besides resources: health, numbers, components, and how it ends.
+//! Non-resource paths: health, metrics, component statuses and shutdown.
 
 use crate::fixture;
 use std::{sync::Arc, time::Duration};

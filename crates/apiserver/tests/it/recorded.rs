@@ -1,4 +1,4 @@
-//! What a kube-apiserver 1.36.4 wrote into etcd is served as it would serve it, on machines that have neither.
+//! Objects as kube-apiserver 1.36.4 wrote them to etcd are served as it serves them; needs neither.
 //!
 //! `recorded/pairs.txt` has a line for each of our own objects that were created through a real one: the key and the value
 //! (base64) that etcd had then, the path of the object, and the JSON that kube-apiserver answered for it.

@@ -22,7 +22,7 @@ const SHARING: usize = 20;
 /// Everything ends well before this, or it hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How much is done.
+/// The size of the run.
 struct Scale {
     watchers: usize,
     writers: usize,

@@ -1,4 +1,4 @@
-//! What is under an object's path, in process: evictions within budgets, tokens, bindings, and who may change which part.
+//! Subresources in process: evictions within budgets, tokens, bindings, and the fields that each may change.
 
 use crate::fixture;
 use bytes::Bytes;
@@ -36,7 +36,7 @@ impl Fixture {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// What a request that must be refused is told.
+    /// Sends a request that must be rejected; returns the message.
     async fn refused(&self, method: &str, path: &str, body: Value) -> (u16, String) {
         let (status, answer) = self.send(method, path, body).await;
         (status, answer["message"].as_str().unwrap_or_default().to_owned())

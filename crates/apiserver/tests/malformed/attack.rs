@@ -17,14 +17,14 @@ use tokio_rustls::TlsConnector;
 
 use crate::{case::Case, http1, request::Ask};
 
-/// How long an answer or an end may take on a busy machine.
+/// Timeout of a response or close on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an answer to something odd is waited for before the client says that it has no more to say.
+/// Delay before the client closes its side of a malformed request.
 const PAUSE: Duration = Duration::from_millis(400);
-/// How much of an answer is read; watches do not end by themselves.
+/// Maximum number of bytes read; watches do not end by themselves.
 const READ: Duration = Duration::from_millis(300);
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// With an answer.
@@ -41,7 +41,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// Somebody who knows how to connect.
+/// A client that can open connections.
 pub struct Attacker {
     port: u16,
     http2: Arc<ClientConfig>,

@@ -7,7 +7,7 @@ use crate::{
     request::{self, Ask},
 };
 
-/// What is sent.
+/// The bytes to send.
 pub enum Case {
     /// A request that HTTP can carry, whatever is wrong with it, on a shared HTTP/2 connection.
     Request(Ask),
@@ -46,7 +46,7 @@ impl Case {
             || asks("POST /api/v1/namespaces/default/bindings")
     }
 
-    /// What kind of case it is.
+    /// The family of the case.
     pub fn family(&self) -> &'static str {
         match self {
             Case::Request(_) => "request",

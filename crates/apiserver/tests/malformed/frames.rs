@@ -136,7 +136,7 @@ fn many_streams(random: &mut fastrand::Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// What HPACK does not allow.
+/// Header blocks that HPACK forbids.
 fn header_blocks(random: &mut fastrand::Rng, out: &mut Vec<u8>) {
     let blocks: [&[u8]; 9] = [
         &[0x80],

@@ -1,4 +1,4 @@
-//! What every engine must do, as one function per rule over [`Store`].
+//! The contract of every engine, as one function per rule over [`Store`].
 //!
 //! Every engine runs all of them; they are named in the `contract!` list at the end.
 

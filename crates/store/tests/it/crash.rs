@@ -34,7 +34,7 @@ fn options() -> EmbeddedOptions {
     }
 }
 
-/// What write number `number` of a key leaves behind.
+/// The value of write number `number` of a key.
 fn document(key: &str, number: u64) -> Option<String> {
     (number % 7 != 6).then(|| format!("{number} {}", key.repeat(50)))
 }
@@ -94,7 +94,7 @@ fn number(record: &Record) -> u64 {
     text.split_once(' ').unwrap().0.parse().unwrap()
 }
 
-/// What must be true of the store, by what the writers were told.
+/// Asserts that the store has every acknowledged write.
 #[derive(Default)]
 struct Expected {
     /// The last write of each key that must be there: its number and revision.

@@ -1,4 +1,4 @@
-//! What the embedded engine promises about its directory besides the contract: restarts, retention, refusals.
+//! Guarantees of the embedded engine beyond the contract: restarts, retention, rejected directories.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -116,7 +116,7 @@ async fn large_history_is_trimmed_early() {
     assert!(matches!(store.watch("", 0).await.err(), Some(StoreError::Compacted { .. })));
 }
 
-/// What is young but more than the promised number of changes is kept only while it is small.
+/// Recent history beyond the guaranteed number of changes is kept only while it is small.
 #[tokio::test]
 async fn history_is_bounded_after_a_burst() {
     let dir = tempfile::tempdir().unwrap();

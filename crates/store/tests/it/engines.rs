@@ -24,7 +24,7 @@ pub async fn embedded(dir: &Path) -> Engine {
     )
 }
 
-/// How the tests' keys are in collections.
+/// The collections of the tests' keys.
 pub enum Collections {
     /// All in one.
     One,

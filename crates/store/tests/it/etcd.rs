@@ -1,4 +1,4 @@
-//! What only the etcd engine has to do: find servers, speak TLS, take up what broke, compact in turns.
+//! Behaviour of the etcd engine only: endpoints, TLS, reconnects, compaction in turns.
 
 use std::{fs, path::PathBuf, time::Duration};
 

@@ -19,7 +19,7 @@ use ferry_store::{
 use futures::StreamExt;
 
 const SEGMENT: u64 = 64 << 10;
-/// How many bits are flipped, one at a time, in a store that was closed and in one that crashed.
+/// Number of bits flipped, one at a time, in a closed store and in a crashed one.
 const FLIPS: usize = 5_000;
 
 fn options() -> EmbeddedOptions {

@@ -46,7 +46,7 @@ async fn write(store: Engine, writer: usize, count: usize) {
     }
 }
 
-/// What a watcher believes, and how it came to it.
+/// The state of a watcher and its events.
 #[derive(Default)]
 struct Belief {
     records: BTreeMap<Arc<str>, Record>,

@@ -1,4 +1,4 @@
-//! Where tokens are: in the header, or among the subprotocols of a WebSocket.
+//! Bearer tokens in the header and in the subprotocols of a WebSocket.
 
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::header;

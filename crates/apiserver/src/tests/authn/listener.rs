@@ -1,4 +1,4 @@
-//! Somebody else's server: HTTPS on loopback, with a certificate of an authority that lives as long as the test.
+//! A remote HTTPS server on loopback, with a certificate of a CA that lives as long as the test.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -12,7 +12,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What was sent.
+/// The received request.
 pub struct Sent {
     pub path: String,
     pub headers: HeaderMap,
@@ -23,7 +23,7 @@ pub struct Sent {
 pub struct Listener {
     /// `https://127.0.0.1:port`
     pub url: String,
-    /// Who signed its certificate.
+    /// The CA of its certificate.
     pub authority: String,
     task: tokio::task::JoinHandle<()>,
 }

@@ -45,7 +45,7 @@ impl World {
         Self { server, _dir: dir }
     }
 
-    /// Who sends a request with these headers, on this connection, for this path; as text.
+    /// Authenticates a request with these headers, connection and path; returns the user as text.
     pub async fn who(
         &self,
         headers: &[(&str, &str)],
@@ -95,7 +95,7 @@ pub struct Signer {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// What is in a certificate.
+/// The contents of a certificate.
 #[derive(Default)]
 pub struct Subject<'a> {
     pub names: &'a [&'a str],

@@ -56,7 +56,7 @@ async fn who_always_says_yes_changes_nothing() {
     }
 }
 
-/// Nothing at all could be made in an empty store, so another server filled this one before.
+/// A server on a store that another server filled: AlwaysDeny rejects the bootstrap objects too.
 async fn denying() -> (World, tempfile::TempDir) {
     let (store, dir) = fixture::store().await;
     let before = World::over(store.clone(), fixture::everything()).await;

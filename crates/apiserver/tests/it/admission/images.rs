@@ -23,7 +23,7 @@ async fn world(hook: &Hook, more: Value) -> (World, tempfile::TempDir) {
     (World::with(settings.with_plugin_config(plugin, json!({"imagePolicy": policy}))).await, dir)
 }
 
-/// What the webhook says: the first image decides.
+/// The webhook's decision, by the first image.
 fn judge(review: &Value) -> Value {
     let status = match review["spec"]["containers"][0]["image"].as_str().unwrap_or_default() {
         "good" => json!({"allowed": true, "auditAnnotations": {"seen": "yes"}}),

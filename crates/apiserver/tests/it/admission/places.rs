@@ -1,4 +1,4 @@
-//! Where pods run: PodNodeSelector, PodTolerationRestriction, TaintNodesByCondition, PodTopologyLabels and
+//! Placement of pods: PodNodeSelector, PodTolerationRestriction, TaintNodesByCondition, PodTopologyLabels and
 //! DefaultTolerationSeconds, case by case.
 
 use ferry_apiserver::AdmissionOptions;

@@ -55,7 +55,7 @@ fn told(answer: &Answer, mutating: bool, log: &Path) -> Value {
     told
 }
 
-/// What policies may change of an object.
+/// The fields that policies may change.
 fn parts(object: &Value) -> Value {
     let mut parts = json!({});
     for field in ["data", "spec"] {

@@ -23,7 +23,7 @@ pub struct World {
 /// Method, path, body, code, and what is said.
 pub type Case<'a> = (&'a str, &'a str, Value, u16, Said<'a>);
 
-/// What an answer says.
+/// The body of a response.
 pub enum Said<'a> {
     /// Why not.
     Message(&'a str),
@@ -31,7 +31,7 @@ pub enum Said<'a> {
     Fine,
 }
 
-/// What a server answers.
+/// The response of a server.
 pub struct Answer {
     pub code: u16,
     pub body: Value,

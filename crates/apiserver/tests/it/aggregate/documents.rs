@@ -1,4 +1,4 @@
-//! What clients are told of the whole API.
+//! Discovery and OpenAPI documents of the whole API.
 
 use std::time::Duration;
 

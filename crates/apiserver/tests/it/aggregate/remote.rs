@@ -28,9 +28,9 @@ use crate::fixture::authority::Authority;
 pub const GROUP: &str = "remote.example.com";
 pub const VERSION: &str = "/apis/remote.example.com/v1";
 pub const THINGS: &str = "/apis/remote.example.com/v1/namespaces/default/things";
-/// Where its description is, below `/openapi/v3/`.
+/// The path of its document below `/openapi/v3/`.
 pub const DOCUMENT: &str = "apis/remote.example.com/v1";
-/// What it says of itself to those who ask for everything at once.
+/// Its aggregated discovery document.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -76,7 +76,7 @@ impl Remote {
         remote
     }
 
-    /// Whom its clients have to trust, as an API service has it.
+    /// Its CA bundle, as in an APIService.
     pub fn bundle(&self) -> String {
         BASE64_STANDARD.encode(self.authority.pem())
     }

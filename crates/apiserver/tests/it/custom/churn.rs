@@ -65,7 +65,7 @@ async fn who_watches_hears_of_the_objects_that_go_with_their_definition() {
     }
 }
 
-/// How many watches of boats there are.
+/// The number of watches of boats.
 fn watching(metrics: &str) -> usize {
     let lines = metrics.lines().filter(|line| line.starts_with("apiserver_longrunning_requests{"));
     let numbers = lines.filter(|line| line.contains("harbour")).filter_map(|line| line.rsplit(' ').next());
@@ -169,7 +169,7 @@ async fn life(world: &World, clock: &Clock, round: usize) {
     clock.pause().await;
 }
 
-/// What is kept when nobody does anything.
+/// State of an idle server.
 #[derive(Debug, PartialEq, Eq)]
 struct Kept {
     tasks: usize,
@@ -204,7 +204,7 @@ async fn settled(world: &World) -> Kept {
     Kept { tasks, documents, series }
 }
 
-/// How many tasks there are once those that end have ended.
+/// The number of tasks after short ones have ended.
 async fn tasks() -> usize {
     let metrics = tokio::runtime::Handle::current().metrics();
     let mut least = usize::MAX;

@@ -228,7 +228,7 @@ async fn what_nobody_applies_any_more_goes_in_every_version() {
     assert_eq!(gone["spec"].get("length").unwrap_or(&Value::Null), &Value::Null, "{gone}");
 }
 
-/// Who owns which field of a spec, as `manager version field`.
+/// The owned fields of a spec, as `manager version field`.
 fn owners(boat: &Value) -> Vec<String> {
     let entries = boat["metadata"]["managedFields"].as_array().into_iter().flatten();
     let owned = entries.flat_map(|entry| {

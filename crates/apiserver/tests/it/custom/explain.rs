@@ -9,7 +9,7 @@ use crate::{
     wire::Wire,
 };
 
-/// What kubectl says as the administrator; `None` if there is no kubectl.
+/// Runs kubectl as the administrator and returns its output; `None` if there is no kubectl.
 async fn kubectl(wire: &Wire, arguments: &[&str]) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config");

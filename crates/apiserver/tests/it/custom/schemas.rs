@@ -1,4 +1,4 @@
-//! What schemas and rules refuse, and what they let pass because it was so before.
+//! Validation by schemas and rules, and ratcheting of unchanged values.
 
 use serde_json::{Value, json};
 

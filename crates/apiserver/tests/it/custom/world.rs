@@ -9,7 +9,7 @@ use tower::ServiceExt;
 
 use crate::fixture;
 
-/// How long something may take on a busy machine.
+/// Timeout on a busy machine.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

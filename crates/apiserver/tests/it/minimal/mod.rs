@@ -25,7 +25,7 @@ pub fn object(kind: &str, api_version: &str, name: &str) -> Value {
     object
 }
 
-/// What an object has besides its identity.
+/// The fields of an object besides its metadata.
 fn rest(kind: &str, api_version: &str) -> Value {
     let template =
         json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});

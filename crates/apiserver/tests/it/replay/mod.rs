@@ -18,7 +18,7 @@ use regex_lite::{Captures, Regex};
 use serde_json::{Map, Value, json};
 use tower::ServiceExt;
 
-/// What may differ wherever it is.
+/// Fields that may differ anywhere.
 const VOLATILE: &[&str] = &[
     "uid",
     "creationTimestamp",
@@ -46,19 +46,19 @@ const VOLATILE: &[&str] = &[
 ];
 /// Lists that upstream orders by chance.
 const UNORDERED: &[&str] = &["managedFields", "causes", "extra", "resourceRules", "nonResourceRules", "resources"];
-/// How often an answer that takes a moment to become true is asked for again.
+/// Interval of retries of eventually consistent responses.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How long an answer may take.
+/// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long an answer is asked for again, at most: this server is as fast as its views.
+/// Maximum duration of retries: this server is as fast as its caches.
 const RETRIED: f64 = 1.0;
 
 /// One recorded request and its answer.
 #[derive(serde::Deserialize)]
 pub struct Exchange {
-    /// What it is about, for people.
+    /// A description.
     pub id: String,
     method: String,
     path: String,
@@ -76,11 +76,11 @@ pub struct Exchange {
     warnings: Option<Vec<String>>,
 }
 
-/// How one exchange went.
+/// The outcome of one exchange.
 pub struct Verdict {
     /// Status and body are as recorded.
     pub same: bool,
-    /// What differs, for people.
+    /// A description of the difference.
     pub said: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a watcher should have been told, from the store's own history.
+//! The events that a watcher must receive, from the store's own history.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub async fn read(store: &Arc<dyn Store>, after: u64) -> Vec<StoreEvent> {
     history
 }
 
-/// What a watcher of this scope is told of a history, up to its end.
+/// Returns the events of a history in this scope, up to its end.
 pub fn told(history: &[StoreEvent], scope: &Scope) -> Vec<Told> {
     let mut told = Vec::new();
     for event in history.iter().filter(|event| event.key.starts_with(&scope.prefix())) {

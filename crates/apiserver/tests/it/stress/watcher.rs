@@ -21,7 +21,7 @@ use crate::{
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What a watcher watches.
+/// The scope of a watch.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// Which watcher.
@@ -49,7 +49,7 @@ impl Scope {
         Self { index, resource, namespace, group, phase, name }
     }
 
-    /// Where its objects are in the store.
+    /// The key prefix of its objects in the store.
     pub fn prefix(&self) -> String {
         let namespace = self.namespace.map(|name| format!("{name}/")).unwrap_or_default();
         format!("/registry/{}/{namespace}", self.resource)
@@ -134,20 +134,20 @@ pub async fn cut(links: Vec<Arc<Link>>, over: CancellationToken) -> usize {
 
 /// A watcher and what it has heard.
 pub struct Watcher {
-    /// What it watches.
+    /// The watched scope.
     pub scope: Scope,
     last: u64,
     random: fastrand::Rng,
     heard: Vec<Told>,
 }
 
-/// What a watcher heard from first to last.
+/// The events of a watcher from first to last.
 pub struct Heard {
-    /// What it watched.
+    /// The watched scope.
     pub scope: Scope,
     /// In the order of hearing.
     pub events: Vec<Told>,
-    /// How often it began again.
+    /// The number of restarts.
     pub resumed: usize,
 }
 

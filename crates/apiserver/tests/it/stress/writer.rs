@@ -10,13 +10,13 @@ use crate::{
     wire::{Client, Wire},
 };
 
-/// Where objects are.
+/// The namespaces of objects.
 pub const NAMESPACES: &[&str] = &["one", "two", "three"];
 /// The values of the label `group`.
 pub const GROUPS: &[&str] = &["red", "green", "blue"];
 /// The phases of pods.
 pub const PHASES: &[&str] = &["Pending", "Running", "Failed"];
-/// How many names are taken turns with in each namespace; few, so that writers meet.
+/// The number of names in each namespace; few, so that writers conflict.
 const NAMES: usize = 24;
 const MERGE: &str = "application/merge-patch+json";
 

@@ -17,7 +17,7 @@ pub const JSON: &str = "application/json";
 /// Large enough that the client never makes the server wait.
 const WINDOW: u32 = 4 << 20;
 
-/// What can go wrong on the way; tests only show it.
+/// A transport error; tests only print it.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// One connection.
@@ -33,7 +33,7 @@ pub struct Client {
 /// A request to send.
 #[derive(Clone)]
 pub struct Call<'a> {
-    /// What to do.
+    /// The request.
     pub method: Method,
     /// To what, with the query.
     pub path: &'a str,
@@ -45,7 +45,7 @@ pub struct Call<'a> {
     pub body: Bytes,
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug)]
 pub struct Answer {
     /// The status.

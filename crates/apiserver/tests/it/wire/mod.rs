@@ -25,9 +25,9 @@ use crate::fixture;
 
 /// A running server.
 pub struct Wire {
-    /// Where it listens on loopback.
+    /// The port on loopback.
     pub port: u16,
-    /// What it keeps.
+    /// The store.
     pub store: Arc<dyn Store>,
     identities: Identities,
     ending: CancellationToken,
@@ -62,7 +62,7 @@ impl Wire {
         Client::connect(self.port, &self.tls(&["h2"])).await.expect("the server takes connections")
     }
 
-    /// Somebody without a certificate, on an HTTP/2 connection of its own.
+    /// A client without a certificate, on an HTTP/2 connection of its own.
     pub async fn stranger(&self) -> Client {
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
         let mut tls = builder.with_root_certificates(self.identities.roots()).with_no_client_auth();
@@ -70,7 +70,7 @@ impl Wire {
         Client::connect(self.port, &Arc::new(tls)).await.expect("the server takes connections")
     }
 
-    /// How an administrator's kubectl finds the server.
+    /// The kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> String {
         let encode = |der: &[u8], name: &str| {
             let text = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, der);
@@ -93,7 +93,7 @@ impl Wire {
         self.ending.cancel();
     }
 
-    /// How an administrator connects who offers these protocols.
+    /// The TLS configuration of an administrator that offers these protocols.
     pub fn tls(&self, protocols: &[&str]) -> Arc<ClientConfig> {
         self.identities.client(protocols)
     }

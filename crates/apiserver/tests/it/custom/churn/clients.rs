@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    /// What was created in this life must be there.
+    /// Asserts that an object created in this life exists.
     fn is_there(&self, created: &Answer, answer: &Answer) {
         if created.code == 201 && created.span.until(answer.span).alive().is_some() {
             assert_eq!(answer.code, 200, "{created:?} was acknowledged: {answer:?}");

@@ -30,7 +30,7 @@ pub async fn run(world: World, clock: Arc<Clock>, number: usize) -> usize {
     turns
 }
 
-/// What must be there, must not be there, or may be.
+/// The expected presence of a document.
 fn wanted(span: Span, there: bool, what: &str) {
     assert!(there || span.alive().is_none(), "{span:?}: {what} is missing");
     assert!(!there || !span.gone(), "{span:?}: {what} is left");

@@ -12,7 +12,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What no answer about boats may be: a fault of the server, an object of another life, or a word that nobody would say.
+    /// Asserts that a response is no server error, object of another life or unknown text.
     pub fn sensible(self, version: &str) -> Self {
         let Self { span, code, body } = &self;
         if span.gone() {

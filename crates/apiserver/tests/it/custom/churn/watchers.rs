@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::clock::Clock;
 use crate::custom::world::{BOATS, World};
 
-/// How long somebody listens to a watch in which nothing happens, at most.
+/// Maximum duration of a watch without events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Watches until there are no more lives; how often.
