@@ -17,7 +17,7 @@ pub(crate) trait Controller: Send + Sync + Sized + 'static {
     type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static;
     /// The error of a failed sync.
     type Error: fmt::Display + Send + 'static;
-    /// Number of concurrent syncs.
+    /// Number of concurrent syncs, unless the options have another.
     const WORKERS: usize;
 
     /// Adds the indexes and event handlers of the watched informers.
@@ -77,6 +77,7 @@ pub(crate) async fn run_controller<C: Controller>(
     context: &ControllerContext,
     build: impl FnOnce(WorkQueue<C::Key>) -> C,
 ) {
+    let workers = context.options.concurrent_syncs.get(context.name).copied().unwrap_or(C::WORKERS);
     let queue = WorkQueue::new(context.name);
     let controller = Arc::new(build(queue.clone()));
     let mut watches = ControllerWatches {
@@ -97,7 +98,7 @@ pub(crate) async fn run_controller<C: Controller>(
             async move { controller.sync(&key).await }
         };
         let background = context.shutdown.run_until_cancelled(controller.run_in_background());
-        tokio::join!(background, queue.run_workers(C::WORKERS, context.shutdown.clone(), sync));
+        tokio::join!(background, queue.run_workers(workers, context.shutdown.clone(), sync));
     }
     controller.stop();
 }
@@ -170,7 +171,7 @@ mod tests {
             name: "flaky-controller",
             client,
             informers: informers.clone(),
-            options: Arc::new(ControllerOptions { root_ca: String::new() }),
+            options: Arc::new(ControllerOptions::default()),
             shutdown: shutdown.clone(),
         };
         let flaky = Flaky { config_maps: informers.informer_for(), calls: Arc::clone(&calls), shutdown };

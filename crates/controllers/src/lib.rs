@@ -15,6 +15,7 @@ mod namespace;
 mod namespaced_default;
 mod node_lifecycle;
 mod object_key;
+mod options;
 mod pod_availability;
 mod pod_gc;
 mod replicaset;
@@ -31,16 +32,10 @@ use futures::future::{BoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
 use descriptors::{CONTROLLERS, ControllerDescriptor};
+pub use options::*;
 
 /// Delay before a controller that panicked outside of a sync is started again.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
-
-/// Cluster facts that controllers need.
-#[derive(Clone, Debug)]
-pub struct ControllerOptions {
-    /// The cluster's CA certificate (PEM), published as `kube-root-ca.crt` in every namespace.
-    pub root_ca: String,
-}
 
 /// Dependencies of a controller.
 #[derive(Clone)]
@@ -74,7 +69,10 @@ async fn run_all(
     shutdown: CancellationToken,
 ) {
     let options = Arc::new(options);
-    let tasks = CONTROLLERS.iter().map(|descriptor| {
+    let enabled = CONTROLLERS
+        .iter()
+        .filter(|descriptor| options.is_enabled(descriptor.name, descriptor.aliases, !descriptor.off_by_default));
+    let tasks = enabled.map(|descriptor| {
         let ControllerDescriptor { name, service_account, .. } = *descriptor;
         tracing::debug!(name, service_account, "controller manager: starting controller");
         let (client, options) = (client_of(service_account), options.clone());

@@ -282,7 +282,7 @@ async fn start_controllers_and_scheduler(
     };
     let manager = in_process_client(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
     let planner = in_process_client(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
-    let options = controllers::ControllerOptions { root_ca: pki.ca.clone() };
+    let options = controllers::ControllerOptions { root_ca: pki.ca.clone(), ..Default::default() };
     // One set of informers for both, started on first use; it lives as long as the controllers' component, which ends
     // last.
     let (share, shared) = std::sync::mpsc::channel();
