@@ -175,7 +175,7 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: "validatingadmissionpolicy-status-controller",
-        aliases: &["validatingadmissionpolicy-status"],
+        aliases: &[],
         off_by_default: false,
         service_account: "validatingadmissionpolicy-status-controller",
         rules: &[
