@@ -29,11 +29,6 @@ impl NamespaceIndex {
     pub fn has_any(&self, namespace: &str) -> bool {
         self.0.read(|names| names.0.contains_key(namespace))
     }
-
-    /// Whether an object of that name exists.
-    pub fn contains(&self, namespace: &str, name: &str) -> bool {
-        self.0.read(|names| names.0.get(namespace).is_some_and(|names| names.contains(name)))
-    }
 }
 
 impl Indexer for NamespacedNames {

@@ -74,9 +74,14 @@ pub fn stable_identity(path: &Path, host: &str) -> io::Result<String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let identity = format!("{host}_{:032x}", fastrand::u128(..));
+    let identity = new_identity(host);
     fs::write(path, &identity)?;
     Ok(identity)
+}
+
+/// Returns a new identity `<host>_<random>`.
+pub fn new_identity(host: &str) -> String {
+    format!("{host}_{:032x}", fastrand::u128(..))
 }
 
 /// A candidate of a leader election.

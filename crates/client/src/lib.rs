@@ -14,6 +14,7 @@ pub mod informer;
 pub mod leader_election;
 pub mod metrics;
 mod rate_limiter;
+pub mod service_account_client;
 pub mod transport;
 pub mod work_queue;
 

@@ -45,12 +45,45 @@ pub async fn client_from_kubeconfig(path: &Path) -> Result<Client, ClientError> 
     Ok(Client::try_from(config)?)
 }
 
+/// The clients of a component that runs beside an API server of another process.
+pub struct ComponentClients {
+    /// Has the credentials of the kubeconfig.
+    pub authenticated: Client,
+    /// Reaches the same server without credentials.
+    pub anonymous: Client,
+}
+
+/// Returns the clients for a kubeconfig file or the URL of an API server, which overrides that of the file.
+pub async fn component_clients(
+    kubeconfig: Option<&Path>,
+    server: Option<&str>,
+    component: &'static str,
+) -> Result<ComponentClients, ClientError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?
+        }
+        None => kube::Config::new(http::Uri::default()),
+    };
+    if let Some(server) = server {
+        config.cluster_url = server.parse().map_err(|_| ClientError::InvalidServer(server.into()))?;
+    }
+    config.headers.push((USER_AGENT, HeaderValue::from_static(component)));
+    let mut anonymous = config.clone();
+    anonymous.auth_info = Default::default();
+    Ok(ComponentClients { authenticated: Client::try_from(config)?, anonymous: Client::try_from(anonymous)? })
+}
+
 /// A client could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig is unreadable or incomplete.
     #[error("kubeconfig: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// The address is not a URL.
+    #[error("{0:?} is not the URL of an API server")]
+    InvalidServer(String),
     /// The TLS configuration is invalid.
     #[error("client: {0}")]
     Client(#[from] kube::Error),

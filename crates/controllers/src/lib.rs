@@ -48,7 +48,27 @@ pub(crate) struct ControllerContext {
 }
 
 /// Returns the client of a service account in `kube-system`.
-pub type ServiceAccountClients = Box<dyn Fn(&'static str) -> kube::Client + Send>;
+pub type ServiceAccountClients = Arc<dyn Fn(&'static str) -> kube::Client + Send + Sync>;
+
+/// Upstream's controllers that need a cloud provider: accepted in `--controllers`, never run.
+const CLOUD_CONTROLLERS: [&str; 6] = [
+    "service-lb-controller",
+    "service",
+    "node-route-controller",
+    "route",
+    "cloud-node-lifecycle-controller",
+    "cloud-node-lifecycle",
+];
+
+/// The first entry of `--controllers` that names no controller.
+pub fn unknown_controller(entries: &[String]) -> Option<&str> {
+    let is_known = |name: &str| {
+        name == "*"
+            || CLOUD_CONTROLLERS.contains(&name)
+            || CONTROLLERS.iter().any(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name))
+    };
+    entries.iter().map(|entry| entry.strip_prefix('-').unwrap_or(entry)).find(|name| !is_known(name))
+}
 
 /// Runs every controller until `shutdown`.
 ///

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     arguments::{DownArguments, StatusArguments, UpArguments},
     caller::CallingUser,
-    down, kube_apiserver, screen, status, store_commands, up,
+    down, kube_apiserver, kube_controller_manager, screen, status, store_commands, up,
 };
 
 /// Kubernetes in one binary.
@@ -36,6 +36,7 @@ enum Subcommands {
     Down(DownArguments),
     Store(store_commands::StoreCommands),
     KubeApiserver(KubeApiserverArguments),
+    KubeControllerManager(KubeControllerManagerArguments),
 }
 
 /// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
@@ -47,12 +48,22 @@ pub struct KubeApiserverArguments {
     arguments: Vec<String>,
 }
 
+/// The controllers alone, with upstream's flags; `ferry kube-controller-manager --help` lists them
+#[derive(Clone, Debug, Args)]
+#[command(name = "kube-controller-manager", disable_help_flag = true)]
+pub struct KubeControllerManagerArguments {
+    /// Upstream's flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<String>,
+}
+
 /// Parses the arguments, does what they say, and turns the outcome into an exit code.
 pub fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match started_as_component().as_deref() {
         Some("kube-apiserver") => return kube_apiserver::run_command(std::env::args().skip(1)),
+        Some("kube-controller-manager") => return kube_controller_manager::run_command(std::env::args().skip(1)),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
             return ExitCode::FAILURE;
@@ -65,6 +76,9 @@ pub fn main() -> ExitCode {
         Subcommands::Down(arguments) => down::run_down(arguments),
         Subcommands::Store(arguments) => store_commands::run_store_command(arguments),
         Subcommands::KubeApiserver(arguments) => return kube_apiserver::run_command(arguments.arguments),
+        Subcommands::KubeControllerManager(arguments) => {
+            return kube_controller_manager::run_command(arguments.arguments);
+        }
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);

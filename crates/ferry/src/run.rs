@@ -298,7 +298,7 @@ async fn start_controllers_and_scheduler(
         // The receiver is read below, before it can be dropped.
         let _ = share.send(informers.clone());
         let lead = move |term| {
-            let client_of = Box::new(client_of.clone());
+            let client_of = Arc::new(client_of.clone());
             controllers::run_controllers(client_of, informers.clone(), options.clone(), term)
         };
         async move {

@@ -1,17 +1,28 @@
 //! NamespaceLifecycle: rejects objects in missing namespaces, new objects in terminating namespaces, and the deletion
 //! of system namespaces.
 
+use std::collections::HashSet;
+
 use api::{Value, meta, status::Status};
+use apiserver_core::{
+    cache_index::{CacheIndex, Indexer},
+    loopback::find_resource,
+    object_key::ObjectKey,
+};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 pub const DESCRIPTOR: PluginDescriptor = PluginDescriptor {
     name: "NamespaceLifecycle",
     enabled_by_default: true,
     rules: &[ResourceRule::for_all_resources(&[Operation::Create, Operation::Update, Operation::Delete])],
-    construct: |init| Ok(Box::new(NamespaceLifecycle(NamespaceIndex::new(init, NAMESPACES)?))),
+    construct: |init| {
+        let namespaces = find_resource("", "v1", "namespaces")?;
+        let active = CacheIndex::new(init.cache, &[namespaces], ActiveNamespaces::default())?;
+        Ok(Box::new(NamespaceLifecycle(active)))
+    },
 };
 
 /// System namespaces, which cannot be deleted.
@@ -19,8 +30,35 @@ const IMMORTAL_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 
 const NAMESPACES: (&str, &str, &str) = ("", "v1", "namespaces");
 
-/// The plug-in, with an index of the existing namespaces.
-struct NamespaceLifecycle(NamespaceIndex);
+/// The plug-in. Writes of namespaces wait until the index has them, so a namespace whose deletion was acknowledged is
+/// never active.
+struct NamespaceLifecycle(CacheIndex<ActiveNamespaces>);
+
+/// Names of the namespaces that are not terminating.
+#[derive(Default)]
+struct ActiveNamespaces(HashSet<String>);
+
+impl Indexer for ActiveNamespaces {
+    fn insert_object(&mut self, key: ObjectKey<'_>, namespace: &Value) {
+        if is_terminating(namespace) {
+            self.0.remove(key.name);
+        } else {
+            self.0.insert(key.name.to_owned());
+        }
+    }
+
+    fn remove_object(&mut self, key: ObjectKey<'_>) {
+        self.0.remove(key.name);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn is_terminating(namespace: &Value) -> bool {
+    meta::string_at(namespace, &["status", "phase"]) == "Terminating"
+}
 
 #[async_trait]
 impl Plugin for NamespaceLifecycle {
@@ -42,13 +80,13 @@ impl Plugin for NamespaceLifecycle {
             return Err(attributes.new_forbidden(object, "this namespace may not be deleted"));
         }
         let name = attributes.namespace();
-        if attributes.operation == Operation::Update && self.0.contains("", name) {
+        if self.0.read(|active| active.0.contains(name)) {
             return Ok(());
         }
         let Some(namespace) = attributes.get_object(NAMESPACES, "", name).await? else {
-            return Err(Status::not_found(apiserver_core::loopback::find_resource("", "v1", "namespaces")?, name));
+            return Err(Status::not_found(find_resource("", "v1", "namespaces")?, name));
         };
-        let ending = meta::string_at(&namespace, &["status", "phase"]) == "Terminating";
+        let ending = is_terminating(&namespace);
         if attributes.operation == Operation::Create && ending {
             return Err(new_terminating_error(attributes, object));
         }

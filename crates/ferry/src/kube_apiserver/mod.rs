@@ -15,7 +15,10 @@ use anyhow::Context;
 use apiserver::Server;
 use tokio::net::TcpListener;
 
-use crate::{flags::FlagTable, log, screen, shutdown::ComponentSet};
+use crate::{
+    component_command::{ComponentCommand, start_logging},
+    shutdown::ComponentSet,
+};
 use options::ApiServerOptions;
 
 const FLAGS: &str = include_str!("flags.txt");
@@ -23,35 +26,15 @@ const ABOUT: &str =
     "The Kubernetes API server: it validates and keeps the objects of a cluster and serves them to all other
 components. This is ferry's; without --etcd-servers it keeps the objects itself, under --data-dir.";
 
-/// Does what the arguments say.
-pub fn run_command(arguments: impl IntoIterator<Item = String>) -> ExitCode {
-    let table = FlagTable::parse(FLAGS);
-    match run(&table, arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            screen::error(&error);
-            ExitCode::FAILURE
-        }
-    }
-}
+const COMMAND: ComponentCommand = ComponentCommand { name: "kube-apiserver", about: ABOUT, flags: FLAGS };
 
-fn run(table: &FlagTable, arguments: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
-    let given = table.read(arguments)?;
-    if given.is_given("help") {
-        screen::StepScreen::new().line(table.help("kube-apiserver", ABOUT).trim_end());
-        return Ok(());
-    }
-    if given.is_given("version") {
-        screen::StepScreen::new().line(&format!("Kubernetes {}+ferry", api::KUBERNETES_VERSION));
-        return Ok(());
-    }
-    let options = ApiServerOptions::of(&given)?;
-    log::init_logging(options.verbosity);
-    let without_effect = given.without_effect();
-    if !without_effect.is_empty() {
-        tracing::warn!(flags = without_effect.join(" "), "these flags have no effect");
-    }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve_until_signal(options))
+/// Runs the API server until it is asked to end.
+pub fn run_command(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    COMMAND.run(arguments, |given| {
+        let options = ApiServerOptions::of(given)?;
+        start_logging(given)?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve_until_signal(options))
+    })
 }
 
 async fn serve_until_signal(options: ApiServerOptions) -> anyhow::Result<()> {
@@ -95,7 +78,7 @@ async fn start(mut options: ApiServerOptions, components: &mut ComponentSet) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::FlagStatus;
+    use crate::flags::{FlagStatus, FlagTable};
 
     #[test]
     fn the_table_is_whole() {

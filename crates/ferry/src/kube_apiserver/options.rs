@@ -40,8 +40,6 @@ pub struct ApiServerOptions {
     pub tokens: Option<TokenIssuer>,
     /// Options of the server.
     pub settings: ServerOptions,
-    /// Log verbosity.
-    pub verbosity: u8,
 }
 
 /// Files of certificates and keys.
@@ -84,7 +82,6 @@ impl ApiServerOptions {
             files,
             tokens: authentication::token_signer(given)?,
             settings,
-            verbosity: given.value("v")?.unwrap_or_default(),
         })
     }
 
