@@ -34,6 +34,9 @@ pub fn encode_typed(ty: &FieldType, value: &Value) -> Vec<u8> {
 pub fn declared_type(object: &Value) -> Option<TypeId> {
     let (api_version, kind) = (meta::string_at(object, &["apiVersion"]), meta::string_at(object, &["kind"]));
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    if let Some(resource) = schema().resource_of_kind(group, version, kind) {
+        return Some(resource.ty);
+    }
     let is_known = !kind.is_empty() && (META_GROUPS.contains(&group) || schema().has_kinds(group, version));
     is_known.then(|| schema().type_of_kind(group, version, kind)).flatten()
 }

@@ -62,14 +62,13 @@ async fn handle_in_span(server: Server, origin: RequestOrigin, mut request: Requ
     let authentication = tracing::debug_span!(target: "stage", "authentication");
     let (caller, notes) = authenticate_request(&server, origin, &mut request).instrument(authentication).await;
     let anonymous = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS_USER);
-    let work = async {
-        match &server.shared.auditor {
-            Some(auditor) => {
-                let call = AuditedCall { caller, error_options, notes: &notes, peer, id: &audit_id };
-                Box::pin(audit_request(&server, auditor, call, routed, request)).await
-            }
-            None => handle_authenticated(&server, caller, error_options, routed, request).await,
+    // Boxed, because a future of this size costs more to move than to allocate.
+    let work: BoxFuture<'_, _> = match &server.shared.auditor {
+        Some(auditor) => {
+            let call = AuditedCall { caller, error_options, notes: &notes, peer, id: &audit_id };
+            Box::pin(audit_request(&server, auditor, call, routed, request))
         }
+        None => Box::pin(handle_authenticated(&server, caller, error_options, routed, request)),
     };
     let key = PanickedRequest { method: &method, path: &path, audit_id: &audit_id };
     let handled = panics::contain_future("apiserver", key, work).await;

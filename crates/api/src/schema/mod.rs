@@ -21,6 +21,8 @@ pub use structural_view::{ChildView, KeyOrigin, StructuralView, TypeView, ViewFo
 pub use table_gate::{GateOpenedTooLate, open_gate};
 pub(crate) use unserved_versions::versions_without_resources;
 
+use foldhash::fast::FixedState;
+
 use self::field_index::FieldIndex;
 use crate::{Map, Value};
 
@@ -30,8 +32,15 @@ pub struct ApiSchema {
     types: Vec<StructType>,
     by_name: HashMap<String, TypeId>,
     resources: Vec<Resource>,
+    /// Positions of resources by group, version and plural name.
+    by_resource: ResourceIndex,
+    /// Positions of the first resource of a group, version and kind.
+    by_kind: ResourceIndex,
     gates: Vec<&'static str>,
 }
+
+/// Positions in the table of resources. The keys are those of the table, so a fast hash is safe.
+type ResourceIndex = HashMap<(&'static str, &'static str, &'static str), usize, FixedState>;
 
 /// The position of a type in the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -247,6 +256,9 @@ impl ApiSchema {
 
     /// Returns the type of a kind; kinds such as `Status` and `DeleteOptions` are part of every group.
     pub fn type_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<TypeId> {
+        if let Some(resource) = self.resource_of_kind(group, version, kind) {
+            return Some(resource.ty);
+        }
         let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
         self.type_named(&format!("{package}/{version}.{kind}")).or_else(|| self.type_named(&format!("meta/v1.{kind}")))
     }
@@ -259,12 +271,12 @@ impl ApiSchema {
 
     /// Returns the resource of a group-version and plural name; the core group is empty.
     pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<&Resource> {
-        self.resources.iter().find(|r| r.name == name && r.group == group && r.version == version)
+        self.by_resource.get(&(group, version, name)).map(|&position| &self.resources[position])
     }
 
     /// Returns the resource of a kind.
     pub fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
-        self.resources.iter().find(|r| r.kind == kind && r.group == group && r.version == version)
+        self.by_kind.get(&(group, version, kind)).map(|&position| &self.resources[position])
     }
 }
 

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::{
-    ApiSchema, FieldPresence, FieldType, ListType, PatchStrategy, ProtobufSlot, SchemaShape, SlotContent, StructField,
-    StructType, TypeId, UnionFields, field_index::FieldIndex, resource_table, table_gate,
+    ApiSchema, FieldPresence, FieldType, ListType, PatchStrategy, ProtobufSlot, Resource, ResourceIndex, SchemaShape,
+    SlotContent, StructField, StructType, TypeId, UnionFields, field_index::FieldIndex, resource_table, table_gate,
 };
 
 /// The joined type tables, each after a line with its package, an underscore before the version.
@@ -47,7 +47,13 @@ pub fn parse_schema(types: &'static str, resources: &'static str) -> ApiSchema {
         })
         .collect();
     let resources = resource_table::parse_resources(resources, &by_name, &gates);
-    ApiSchema { types, by_name, resources, gates }
+    let (mut by_resource, mut by_kind) = (ResourceIndex::default(), ResourceIndex::default());
+    for (position, resource) in resources.iter().enumerate() {
+        let Resource { group, version, name, kind, .. } = *resource;
+        by_resource.entry((group, version, name)).or_insert(position);
+        by_kind.entry((group, version, kind)).or_insert(position);
+    }
+    ApiSchema { types, by_name, resources, by_resource, by_kind, gates }
 }
 
 fn split_types(tables: &'static str, gates: &[&'static str]) -> Vec<RawType> {

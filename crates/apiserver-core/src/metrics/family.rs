@@ -9,9 +9,12 @@ use std::{
     },
 };
 
+use foldhash::fast::RandomState;
+
 /// Values by key, created on first use.
 struct MetricFamily<K, V> {
-    values: RwLock<HashMap<K, Arc<V>>>,
+    /// Clients choose no keys, so a fast hash is safe.
+    values: RwLock<HashMap<K, Arc<V>, RandomState>>,
 }
 
 impl<K, V> Default for MetricFamily<K, V> {
