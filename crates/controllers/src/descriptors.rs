@@ -6,8 +6,8 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    ControllerContext, cluster_role_aggregation, deployment, garbage_collector, namespace, node_lifecycle, pod_gc,
-    replicaset, resource_quota, root_ca_publisher, service_account,
+    ControllerContext, cluster_role_aggregation, deployment, garbage_collector, namespace, node_lifecycle,
+    persistent_volume, pod_gc, replicaset, resource_quota, root_ca_publisher, service_account,
     storage_protection::{self, ProtectedResource},
     validating_admission_policy_status,
 };
@@ -148,6 +148,24 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             EVENTS,
         ],
         start: |context| storage_protection::run(context, ProtectedResource::Classes).boxed(),
+    },
+    ControllerDescriptor {
+        name: "persistentvolume-binder-controller",
+        aliases: &["persistentvolume-binder"],
+        off_by_default: false,
+        service_account: "persistent-volume-binder",
+        rules: &[
+            "create,delete,get,list,update,watch core persistentvolumes",
+            "update core persistentvolumes/status",
+            "get,list,update,watch core persistentvolumeclaims",
+            "update core persistentvolumeclaims/status",
+            "create,delete,get,list,watch core pods",
+            "get,list,watch storage.k8s.io storageclasses",
+            "list,watch core nodes",
+            EVENTS,
+            "watch core events",
+        ],
+        start: |context| persistent_volume::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "resourcequota-controller",

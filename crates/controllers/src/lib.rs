@@ -16,6 +16,7 @@ mod namespaced_default;
 mod node_lifecycle;
 mod object_key;
 mod options;
+mod persistent_volume;
 mod pod_availability;
 mod pod_gc;
 mod replicaset;
