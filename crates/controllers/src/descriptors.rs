@@ -6,10 +6,11 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    ControllerContext, cluster_role_aggregation, deployment, garbage_collector, namespace, node_lifecycle,
-    persistent_volume, pod_gc, replicaset, resource_quota, root_ca_publisher, service_account,
+    ControllerContext, attach_detach, cluster_role_aggregation, deployment, ephemeral_volume, garbage_collector,
+    namespace, node_lifecycle, persistent_volume, pod_gc, replicaset, resource_quota, root_ca_publisher,
+    service_account,
     storage_protection::{self, ProtectedResource},
-    validating_admission_policy_status,
+    validating_admission_policy_status, volume_expander,
 };
 
 /// Starts a controller, which runs until its context's shutdown.
@@ -166,6 +167,49 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             "watch core events",
         ],
         start: |context| persistent_volume::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "persistentvolume-attach-detach-controller",
+        aliases: &["attachdetach"],
+        off_by_default: false,
+        service_account: "attachdetach-controller",
+        rules: &[
+            "list,watch core persistentvolumeclaims,persistentvolumes",
+            "get,list,watch core nodes",
+            "patch,update core nodes/status",
+            "list,watch core pods",
+            EVENTS,
+            "create,delete,get,list,watch storage.k8s.io volumeattachments",
+            "get,list,watch storage.k8s.io csidrivers",
+            "get,list,watch storage.k8s.io csinodes",
+        ],
+        start: |context| attach_detach::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "persistentvolume-expander-controller",
+        aliases: &["persistentvolume-expander"],
+        off_by_default: false,
+        service_account: "expand-controller",
+        rules: &[
+            "get,list,patch,update,watch core persistentvolumes",
+            "patch,update core persistentvolumeclaims/status",
+            "get,list,watch core persistentvolumeclaims",
+            EVENTS,
+        ],
+        start: |context| volume_expander::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "ephemeral-volume-controller",
+        aliases: &["ephemeral-volume"],
+        off_by_default: false,
+        service_account: "ephemeral-volume-controller",
+        rules: &[
+            "get,list,watch core pods",
+            "update core pods/finalizers",
+            "create,get,list,watch core persistentvolumeclaims",
+            EVENTS,
+        ],
+        start: |context| ephemeral_volume::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "resourcequota-controller",

@@ -3,12 +3,14 @@
 //! Every controller is level-triggered: `sync` reads the caches and the server, never the event that queued its key, so
 //! a controller that stopped at any moment resumes from the state of the cluster.
 
+mod attach_detach;
 mod cluster_role_aggregation;
 mod controller;
 mod controller_ref;
 mod deployment;
 mod descriptors;
 mod discovery;
+mod ephemeral_volume;
 mod garbage_collector;
 mod int_or_percent;
 mod namespace;
@@ -18,6 +20,7 @@ mod object_key;
 mod options;
 mod persistent_volume;
 mod pod_availability;
+mod pod_claims;
 mod pod_gc;
 mod replicaset;
 mod resource_quota;
@@ -25,6 +28,7 @@ mod root_ca_publisher;
 mod service_account;
 mod storage_protection;
 mod validating_admission_policy_status;
+mod volume_expander;
 
 use std::{sync::Arc, time::Duration};
 

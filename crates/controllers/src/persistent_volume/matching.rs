@@ -57,7 +57,7 @@ pub(super) fn volume_capacity(volume: &PersistentVolume) -> Option<Quantity> {
 }
 
 /// Returns the storage that a claim requests.
-pub(super) fn requested_storage(claim: &PersistentVolumeClaim) -> Quantity {
+pub(crate) fn requested_storage(claim: &PersistentVolumeClaim) -> Quantity {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     requests.and_then(|requests| Quantity::parse(&requests.get("storage")?.0)).unwrap_or(Quantity::ZERO)
 }

@@ -23,6 +23,8 @@ use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
+    pod_availability::is_pod_terminal,
+    pod_claims::{PODS_BY_CLAIM, index_pods_by_claim},
 };
 use matching::{claim_class, has_class, volume_class};
 use written_objects::WrittenObjects;
@@ -33,8 +35,6 @@ const BY_CLASS: &str = "storageClass";
 const BY_CLAIM: &str = "claimRef";
 /// Index of claims that are not bound, by storage class.
 const UNBOUND_BY_CLASS: &str = "unboundStorageClass";
-/// Index of pods by the claims that they use.
-pub(crate) const PODS_BY_CLAIM: &str = "claim";
 
 /// A queued claim or volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -188,28 +188,10 @@ impl PersistentVolumeBinder {
     /// Names of the pods that use a claim and are not terminated.
     fn pods_of_claim(&self, claim: &ObjectKey) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.by_index(PODS_BY_CLAIM, &claim.to_string());
-        pods.retain(|pod| !crate::pod_availability::is_pod_terminal(pod));
+        pods.retain(|pod| !is_pod_terminal(pod));
         pods.sort_by_key(|pod| pod.name_any());
         pods
     }
-}
-
-/// Adds the index of pods by the claims that they use, ephemeral volumes included.
-pub(crate) fn index_pods_by_claim(pods: &SharedInformer<Pod>) {
-    pods.add_index(PODS_BY_CLAIM, |pod| {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
-        pod_claim_names(pod).map(|name| ObjectKey::new(namespace, &name).to_string()).collect()
-    });
-}
-
-/// Names of the claims that a pod uses, those of ephemeral volumes included.
-pub(crate) fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = String> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
-        (None, None) => None,
-    })
 }
 
 /// The key of the claim that a volume is bound to or reserved for.
