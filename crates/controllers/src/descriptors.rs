@@ -7,8 +7,8 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
     ControllerContext, attach_detach, cluster_role_aggregation, deployment, ephemeral_volume, garbage_collector,
-    namespace, node_lifecycle, persistent_volume, pod_gc, replicaset, resource_quota, root_ca_publisher,
-    service_account,
+    namespace, node_lifecycle, persistent_volume, pod_gc, replicaset, resource_claim, resource_quota,
+    root_ca_publisher, service_account,
     storage_protection::{self, ProtectedResource},
     validating_admission_policy_status, volume_expander,
 };
@@ -210,6 +210,22 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             EVENTS,
         ],
         start: |context| ephemeral_volume::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "resourceclaim-controller",
+        aliases: &["resource-claim-controller"],
+        off_by_default: false,
+        service_account: "resource-claim-controller",
+        rules: &[
+            "get,list,watch core pods",
+            "update core pods/finalizers",
+            "create,delete,get,list,watch resource.k8s.io resourceclaims",
+            "patch,update resource.k8s.io resourceclaims,resourceclaims/status",
+            "patch,update core pods/status",
+            EVENTS,
+            "patch,update resource.k8s.io resourceclaims/binding",
+        ],
+        start: |context| resource_claim::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "resourcequota-controller",

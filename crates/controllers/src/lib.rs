@@ -23,6 +23,7 @@ mod pod_availability;
 mod pod_claims;
 mod pod_gc;
 mod replicaset;
+mod resource_claim;
 mod resource_quota;
 mod root_ca_publisher;
 mod service_account;
