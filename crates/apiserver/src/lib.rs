@@ -53,8 +53,8 @@ pub use audit::{
 };
 pub use authn::{
     ALGORITHMS, AuthenticationConfig, AuthenticationConfigError, AuthenticationFile, CaBundle, CaBundleError,
-    ClaimMapping, JwtIssuer, KeyError, PublicKey, ReviewVersion, TokenIssuer, TokenLimits, TokenWebhook, UserTable,
-    UserTableError, client_verifier,
+    ClaimMapping, ClientCertificateVerifier, JwtIssuer, KeyError, PublicKey, ReviewVersion, TokenIssuer, TokenLimits,
+    TokenWebhook, UserTable, UserTableError, client_verifier,
 };
 pub use authz::{self as authorize, AuthorizationMode, AuthorizationOptions};
 use bytes::Bytes;

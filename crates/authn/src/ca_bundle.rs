@@ -58,7 +58,7 @@ impl CaBundle {
     }
 
     /// Verifies a client's certificate chain, including its validity period.
-    pub(super) fn verify_chain(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
+    pub fn verify_chain(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         let (first, rest) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
         self.verifier.verify_client_cert(first, rest, UnixTime::now()).map(drop)
     }

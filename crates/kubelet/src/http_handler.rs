@@ -1,16 +1,12 @@
 //! Types that the handlers of the kubelet's HTTP server share: query parameters and responses.
 
-use bytes::Bytes;
+pub use component_server::ResponseBody;
+use component_server::body_of;
 use http::{Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
-
-/// Body of a response.
-pub type ResponseBody = BoxBody<Bytes, std::io::Error>;
 
 /// Builds a plain-text response.
 pub fn text_response(status: StatusCode, message: &str) -> Response<ResponseBody> {
-    let body = Full::new(Bytes::copy_from_slice(message.as_bytes())).map_err(|never| match never {}).boxed();
-    let mut response = Response::new(body);
+    let mut response = Response::new(body_of(message.to_owned()));
     *response.status_mut() = status;
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);

@@ -153,7 +153,7 @@ async fn run_components(
         client: client.clone(),
         cri: cri.clone(),
     };
-    let access = Arc::new(auth::KubeletAuth::new(client.clone(), &config.node_name));
+    let access = auth::KubeletAuth::new(client.clone(), &config.node_name);
     let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
     let kubelet = Arc::new(context::KubeletContext {
         recorder: EventRecorder::new(client.clone(), "kubelet", Some(&config.node_name)),
@@ -170,9 +170,10 @@ async fn run_components(
         client,
         cri,
     });
+    let api = server::KubeletApi { kubelet: kubelet.clone(), access, shutdown: shutdown.clone() };
     tokio::join!(
         registration.run(shutdown.clone()),
-        server::serve_kubelet_api(kubelet.clone(), access, listener, config.tls, shutdown.clone()),
+        component_server::serve_https(Arc::new(api), listener, config.tls, shutdown.clone()),
         pod_workers::run_pod_workers(kubelet, shutdown),
     );
     Ok(())

@@ -2,94 +2,53 @@
 //!
 //! Client certificates are verified by TLS; everything else is checked by [`KubeletAuth`].
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use component_server::{HttpsHandler, UserInfo};
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::Pod;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    auth::{KubeletAuth, UserInfo},
+    auth::KubeletAuth,
     context::KubeletContext,
     http_handler::{QueryParameters, ResponseBody, text_response},
     logs, metrics, resource_metrics,
     streams::{self, StreamKind},
 };
 
-/// Timeout of the TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Accepts connections until `shutdown`.
-pub async fn serve_kubelet_api(
-    kubelet: Arc<KubeletContext>,
-    access: Arc<KubeletAuth>,
-    listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
-    shutdown: CancellationToken,
-) {
-    let acceptor = TlsAcceptor::from(tls);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = shutdown.cancelled() => return,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let parts = (kubelet.clone(), access.clone());
-                tokio::spawn(serve_connection(parts, acceptor.clone(), stream, shutdown.clone()));
-            }
-            // Probably out of file descriptors; retry shortly.
-            Err(error) => {
-                tracing::warn!(%error, "kubelet: accept failed, retrying");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+/// The kubelet's API.
+pub struct KubeletApi {
+    /// The kubelet.
+    pub kubelet: Arc<KubeletContext>,
+    /// Checks requests.
+    pub access: KubeletAuth,
+    /// Ends streams.
+    pub shutdown: CancellationToken,
 }
 
-async fn serve_connection(
-    (kubelet, access): (Arc<KubeletContext>, Arc<KubeletAuth>),
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-    shutdown: CancellationToken,
-) {
-    // Best effort: only latency suffers.
-    let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "kubelet: TLS handshake failed"),
-        Err(_) => return,
-    };
-    let ending = shutdown.clone();
-    let certificate_user =
-        stream.get_ref().1.peer_certificates().and_then(|chain| UserInfo::from_certificate(chain.first()?));
-    let certificate_user = Arc::new(certificate_user);
-    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        let (kubelet, access, certificate_user, ending) =
-            (kubelet.clone(), access.clone(), certificate_user.clone(), ending.clone());
-        async move {
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let checked =
-                access.authorize_request((*certificate_user).as_ref(), &method, &path, request.headers_mut()).await;
-            Ok::<_, Infallible>(match checked {
-                Ok(()) => handle_request(kubelet, request, ending).await,
-                Err(refused) => {
-                    let (status, message) = refused.status_and_message();
-                    text_response(status, message)
-                }
-            })
+impl HttpsHandler for KubeletApi {
+    /// TLS has verified the chain.
+    fn user_of_certificate(&self, chain: &[CertificateDer<'_>]) -> Option<UserInfo> {
+        UserInfo::from_certificate(chain.first()?)
+    }
+
+    async fn handle(
+        self: Arc<Self>,
+        certificate_user: Arc<Option<UserInfo>>,
+        mut request: Request<Incoming>,
+    ) -> Response<ResponseBody> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let user = (*certificate_user).as_ref();
+        match self.access.authorize_request(user, &method, &path, request.headers_mut()).await {
+            Ok(()) => handle_request(self.kubelet.clone(), request, self.shutdown.clone()).await,
+            Err(refused) => {
+                let (status, message) = refused.status_and_message();
+                text_response(status, message)
+            }
         }
-    });
-    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    tokio::select! {
-        result = builder.serve_connection_with_upgrades(TokioIo::new(stream), service) => if let Err(error) = result {
-            tracing::debug!(error, "kubelet: connection failed");
-        },
-        () = shutdown.cancelled() => {}
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{TidyProblem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 28] = [
+const MAY_USE: [(&str, &[&str]); 29] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
@@ -17,6 +17,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
     ("store", &["formats"]),
     ("sys", &[]),
     ("transport", &[]),
+    ("component-server", &[]),
     ("apiserver-core", &["api", "store", "transport"]),
     ("authn", &["api", "apiserver-core", "expressions", "store"]),
     ("authz", &["api", "apiserver-core", "expressions", "store"]),
@@ -52,7 +53,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
     ("runtime", &["sys"]),
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
-    ("kubelet", &["api", "client", "runtime", "cni", "sys", "transport"]),
+    ("kubelet", &["api", "client", "component-server", "runtime", "cni", "sys", "transport"]),
     ("kubectl", &["api", "client"]),
     (
         "ferry",

@@ -1,19 +1,12 @@
 //! TLS of the API server from the files that its flags name; a self-signed certificate where none is named.
 
-use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr},
-    path::Path,
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{fs, path::Path, sync::Arc};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use client::certificates::ReloadingCertificate;
-use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{CertificateDer, pem::PemObject},
     server::danger::ClientCertVerifier,
     version::{TLS12, TLS13},
 };
@@ -21,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::options::ApiServerOptions;
 use crate::{
-    atomic,
-    pki::{self, crypto_provider},
+    pki::crypto_provider,
+    self_signed::{SelfSignedCertificate, TlsIdentity},
 };
 
 /// The serving TLS configuration, with optional client certificates.
@@ -68,18 +61,6 @@ pub async fn run_reload(certificates: Vec<Arc<ReloadingCertificate>>, shutdown: 
     shutdown.cancelled().await;
 }
 
-type TlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-fn read_pair(certificate: &Path, key: &Path) -> anyhow::Result<TlsIdentity> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read_file(certificate)?.as_bytes()).collect();
-    let chain = chain.with_context(|| certificate.display().to_string())?;
-    if chain.is_empty() {
-        return Err(anyhow!("{} has no certificate", certificate.display()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(read_file(key)?.as_bytes()).with_context(|| key.display().to_string())?;
-    Ok((chain, key))
-}
-
 fn read_file(file: &Path) -> anyhow::Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
@@ -96,32 +77,12 @@ fn root_store<'a>(authorities: impl IntoIterator<Item = &'a str>) -> anyhow::Res
 
 /// The certificate that an earlier start made, or a new one.
 fn self_signed(options: &ApiServerOptions) -> anyhow::Result<TlsIdentity> {
-    let directory = &options.files.cert_dir;
-    let (certificate_file, key_file) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
-    if certificate_file.exists() && key_file.exists() {
-        return read_pair(&certificate_file, &key_file);
-    }
-    fs::create_dir_all(directory).with_context(|| format!("--cert-dir {}", directory.display()))?;
-    let key = KeyPair::generate()?;
-    let certificate = self_signed_params(options)?.self_signed(&key)?;
-    // The key first: it is never taken for a pair without its certificate.
-    atomic::write_file(&key_file, key.serialize_pem().as_bytes(), atomic::PRIVATE)?;
-    atomic::write_file(&certificate_file, certificate.pem().as_bytes(), atomic::PUBLIC)?;
-    tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
-    read_pair(&certificate_file, &key_file)
-}
-
-fn self_signed_params(options: &ApiServerOptions) -> anyhow::Result<CertificateParams> {
-    let host = &options.settings.host_name;
-    let names =
-        ["kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost", host.as_str()].map(str::to_owned);
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name.push(DnType::CommonName, format!("{host}@self-signed"));
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let service = options.settings.service_networks.iter().map(|network| network.address_at(1));
-    let mut ips: Vec<IpAddr> = [IpAddr::V4(Ipv4Addr::LOCALHOST)].into_iter().chain(service).collect();
-    ips.extend(options.settings.advertise.map(|(ip, _)| ip));
-    params.subject_alt_names.extend(ips.into_iter().map(SanType::IpAddress));
-    pki::set_year(&mut params, SystemTime::now());
-    Ok(params)
+    let subject = SelfSignedCertificate {
+        pair_name: "apiserver",
+        host: &options.settings.host_name,
+        names: &["kubernetes.default.svc", "kubernetes.default", "kubernetes"],
+        ips: service.chain(options.settings.advertise.map(|(ip, _)| ip)).collect(),
+    };
+    subject.load_or_create(Some(&options.files.cert_dir))
 }

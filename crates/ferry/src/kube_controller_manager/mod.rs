@@ -2,6 +2,7 @@
 //!
 //! It runs the controllers against any Kubernetes API server until SIGTERM or SIGINT, as the leader of its election.
 
+mod configz;
 mod options;
 
 use std::{process::ExitCode, sync::Arc};
@@ -12,6 +13,7 @@ use kube::Client;
 
 use crate::{
     component_command::{ComponentCommand, start_logging},
+    component_serving::ComponentServingOptions,
     shutdown::ComponentSet,
 };
 use options::ControllerManagerOptions;
@@ -29,14 +31,15 @@ state that they describe.",
 pub fn run_command(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     COMMAND.run(arguments, |given| {
         let options = ControllerManagerOptions::from_flags(given)?;
+        let serving = ComponentServingOptions::from_flags(given)?;
         start_logging(given)?;
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run_until_signal(options))
+        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run_until_signal(options, serving))
     })
 }
 
-async fn run_until_signal(options: ControllerManagerOptions) -> anyhow::Result<()> {
+async fn run_until_signal(options: ControllerManagerOptions, serving: ComponentServingOptions) -> anyhow::Result<()> {
     let mut components = ComponentSet::with_deadline(options.shutdown_timeout)?;
-    let outcome = match start(options, &mut components).await {
+    let outcome = match start(options, serving, &mut components).await {
         Ok(()) => components.wait_for_shutdown().await,
         Err(error) => Err(error),
     };
@@ -44,12 +47,17 @@ async fn run_until_signal(options: ControllerManagerOptions) -> anyhow::Result<(
     outcome
 }
 
-async fn start(options: ControllerManagerOptions, components: &mut ComponentSet) -> anyhow::Result<()> {
+async fn start(
+    options: ControllerManagerOptions,
+    serving: ComponentServingOptions,
+    components: &mut ComponentSet,
+) -> anyhow::Result<()> {
     let (kubeconfig, master) = (options.kubeconfig.as_deref(), options.master.as_deref());
     let clients = client::transport::component_clients(kubeconfig, master, COMMAND.name)
         .await
         .context("cannot connect to the API server")?;
     let manager = clients.authenticated;
+    serving.start(COMMAND.name, manager.clone(), configz::render_configz(&options), components).await?;
     let client_of: controllers::ServiceAccountClients = {
         let (manager, anonymous) = (manager.clone(), clients.anonymous);
         match options.use_service_account_credentials {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
