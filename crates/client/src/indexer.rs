@@ -15,6 +15,8 @@ type IndexFunc<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 pub(crate) struct Indexer<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
     indexes: HashMap<&'static str, StoreIndex<K>>,
+    /// The newest resource version of an applied or deleted object.
+    latest_resource_version: u64,
 }
 
 struct StoreIndex<K> {
@@ -24,7 +26,7 @@ struct StoreIndex<K> {
 
 impl<K> Default for Indexer<K> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), indexes: HashMap::new() }
+        Self { objects: HashMap::new(), indexes: HashMap::new(), latest_resource_version: 0 }
     }
 }
 
@@ -35,6 +37,15 @@ impl<K: Resource> Indexer<K> {
 
     pub(crate) fn list(&self) -> Vec<Arc<K>> {
         self.objects.values().cloned().collect()
+    }
+
+    pub(crate) fn latest_resource_version(&self) -> u64 {
+        self.latest_resource_version
+    }
+
+    fn observe_version(&mut self, object: &K) {
+        let version = object.meta().resource_version.as_deref().and_then(|text| text.parse().ok());
+        self.latest_resource_version = self.latest_resource_version.max(version.unwrap_or(0));
     }
 
     pub(crate) fn add_index(&mut self, name: &'static str, values: IndexFunc<K>) {
@@ -50,6 +61,7 @@ impl<K: Resource> Indexer<K> {
 
     /// Stores a newer object. An object that was recreated under its name yields a delete and an add.
     pub(crate) fn apply_object(&mut self, object: K) -> Vec<ResourceEvent<K>> {
+        self.observe_version(&object);
         let key = object_key(&object);
         let new = Arc::new(object);
         let old = self.objects.get(&key).cloned();
@@ -70,6 +82,7 @@ impl<K: Resource> Indexer<K> {
 
     /// Removes an object; the event carries the final state from the watch.
     pub(crate) fn delete_object(&mut self, object: K) -> Vec<ResourceEvent<K>> {
+        self.observe_version(&object);
         match self.remove_key(&object_key(&object)) {
             Some(_) => vec![ResourceEvent::Deleted(Arc::new(object))],
             None => Vec::new(),

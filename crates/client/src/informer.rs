@@ -85,6 +85,11 @@ impl<K: CachedObject> SharedInformer<K> {
         self.read_indexer().get(namespace, name)
     }
 
+    /// Returns the newest resource version that the cache has seen; zero before the first object.
+    pub fn latest_resource_version(&self) -> u64 {
+        self.read_indexer().latest_resource_version()
+    }
+
     /// Returns all objects.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.read_indexer().list()
@@ -111,7 +116,7 @@ impl<K: CachedObject> SharedInformer<K> {
         handlers.push(handler);
     }
 
-    fn new_idle() -> Self {
+    pub(crate) fn new_idle() -> Self {
         Self {
             shared: Arc::new(InformerState {
                 cache: RwLock::default(),
@@ -135,7 +140,7 @@ impl<K: CachedObject> SharedInformer<K> {
     }
 
     /// Applies one watch event; `listed` collects the objects of a list in progress.
-    fn handle_event(&self, event: watcher::Event<K>, listed: &mut Vec<K>) {
+    pub(crate) fn handle_event(&self, event: watcher::Event<K>, listed: &mut Vec<K>) {
         match event {
             watcher::Event::Init => listed.clear(),
             watcher::Event::InitApply(object) => listed.push(object),

@@ -6,6 +6,7 @@
 //! ([`transport::in_process_client`]): same requests, same handler chain.
 
 pub mod certificates;
+pub mod consistency_store;
 pub mod errors;
 pub mod event_recorder;
 pub mod expectations;
@@ -18,6 +19,7 @@ pub mod service_account_client;
 pub mod transport;
 pub mod work_queue;
 
+pub use consistency_store::ConsistencyStore;
 pub use errors::ApiErrorExt;
 pub use event_recorder::EventRecorder;
 pub use expectations::ControllerExpectations;

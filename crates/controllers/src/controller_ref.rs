@@ -2,20 +2,65 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use client::{SharedInformer, informer::CachedObject};
+use client::{ApiErrorExt, ResourceEvent, SharedInformer, informer::CachedObject};
 use k8s_openapi::{
     NamespaceResourceScope,
+    api::{
+        apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+        core::v1::ReplicationController,
+    },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference},
 };
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams},
-    core::{Selector, SelectorExt},
+    core::{Selector, SelectorExt, Status},
 };
 use serde_json::json;
 
+use crate::object_key::ObjectKey;
+
 /// Index of objects by the uid of their controller; see [`index_by_controller`].
 const BY_CONTROLLER: &str = "controller";
+/// Index of controllers by namespace; see [`index_by_namespace`].
+const BY_NAMESPACE: &str = "namespace";
+
+/// A controller object that selects the objects it controls by their labels.
+pub(crate) trait SelectingController: CachedObject {
+    /// Returns the selector; `None` if it is invalid or empty and so selects nothing.
+    fn selector(&self) -> Option<Selector>;
+}
+
+impl SelectingController for ReplicaSet {
+    fn selector(&self) -> Option<Selector> {
+        non_empty_selector(&self.spec.as_ref()?.selector)
+    }
+}
+
+impl SelectingController for Deployment {
+    fn selector(&self) -> Option<Selector> {
+        non_empty_selector(&self.spec.as_ref()?.selector)
+    }
+}
+
+impl SelectingController for StatefulSet {
+    fn selector(&self) -> Option<Selector> {
+        non_empty_selector(&self.spec.as_ref()?.selector)
+    }
+}
+
+impl SelectingController for DaemonSet {
+    fn selector(&self) -> Option<Selector> {
+        non_empty_selector(&self.spec.as_ref()?.selector)
+    }
+}
+
+impl SelectingController for ReplicationController {
+    fn selector(&self) -> Option<Selector> {
+        let match_labels = self.spec.as_ref()?.selector.clone();
+        non_empty_selector(&LabelSelector { match_labels, match_expressions: None })
+    }
+}
 
 /// Returns the reference to the object's managing controller.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
@@ -43,6 +88,47 @@ pub(crate) fn index_by_controller<K: CachedObject>(informer: &SharedInformer<K>)
             None => vec![orphan_index_value(meta.namespace.as_deref().unwrap_or(""))],
         }
     });
+}
+
+/// Adds the index that [`enqueue_controllers`] reads.
+pub(crate) fn index_by_namespace<K: CachedObject>(informer: &SharedInformer<K>) {
+    informer.add_index(BY_NAMESPACE, |object| object.meta().namespace.iter().cloned().collect());
+}
+
+/// Returns the cached controller of an object, if it is of kind `K` and has the uid of the reference.
+pub(crate) fn resolve_controller<K: CachedObject>(informer: &SharedInformer<K>, object: &ObjectMeta) -> Option<Arc<K>> {
+    let reference = controller_of(object).filter(|reference| reference.kind == K::kind(&()))?;
+    let controller = informer.get(object.namespace.as_deref().unwrap_or(""), &reference.name)?;
+    (controller.meta().uid.as_ref() == Some(&reference.uid)).then_some(controller)
+}
+
+/// Enqueues the controller of a changed object and its previous one. The controllers that may adopt an orphan are
+/// enqueued when it is new or its labels or controller changed.
+pub(crate) fn enqueue_controllers<K: SelectingController, O: CachedObject>(
+    controllers: &SharedInformer<K>,
+    event: &ResourceEvent<O>,
+    enqueue: impl Fn(ObjectKey),
+) {
+    let meta = event.object().meta();
+    let mut adoptable = !matches!(event, ResourceEvent::Deleted(_)) && meta.deletion_timestamp.is_none();
+    if let ResourceEvent::Updated { old, .. } = event {
+        let (before, now) = (controller_of(old.meta()), controller_of(meta));
+        if before != now
+            && let Some(controller) = resolve_controller(controllers, old.meta())
+        {
+            enqueue(ObjectKey::from_object(controller.as_ref()));
+        }
+        adoptable &= before != now || old.meta().labels != meta.labels;
+    }
+    if let Some(controller) = resolve_controller(controllers, meta) {
+        enqueue(ObjectKey::from_object(controller.as_ref()));
+    } else if adoptable && controller_of(meta).is_none() {
+        for controller in controllers.by_index(BY_NAMESPACE, meta.namespace.as_deref().unwrap_or("")) {
+            if controller.selector().is_some_and(|selector| selector_matches(&selector, meta)) {
+                enqueue(ObjectKey::from_object(controller.as_ref()));
+            }
+        }
+    }
 }
 
 /// Returns the objects that `owner` controls and the orphans of its namespace.
@@ -82,8 +168,8 @@ enum ClaimAction {
     Ignore,
 }
 
-fn claim_action(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> ClaimAction {
-    let (matches, deleting) = (selector_matches(selector, object), owner.deletion_timestamp.is_some());
+fn claim_action(owner: &ObjectMeta, matches: bool, object: &ObjectMeta) -> ClaimAction {
+    let deleting = owner.deletion_timestamp.is_some();
     match controller_of(object) {
         Some(controller) if Some(&controller.uid) != owner.uid.as_ref() => ClaimAction::Ignore,
         Some(_) if matches => ClaimAction::Keep,
@@ -105,75 +191,105 @@ where
     O: CachedObject + Resource<Scope = NamespaceResourceScope>,
     K: CachedObject + Resource<Scope = NamespaceResourceScope>,
 {
-    let api: Api<K> = Api::namespaced(client.clone(), owner.meta().namespace.as_deref().unwrap_or(""));
-    let mut owned = Vec::new();
-    let mut may_adopt = None;
-    for object in objects {
-        match claim_action(owner.meta(), selector, object.meta()) {
-            ClaimAction::Ignore => {}
-            ClaimAction::Keep => owned.push(object),
-            ClaimAction::Release => release_object(&api, owner.meta(), object.meta()).await?,
-            ClaimAction::Adopt => {
-                if may_adopt.is_none() {
-                    may_adopt = Some(can_adopt(client, owner).await?);
-                }
-                if may_adopt == Some(true)
-                    && let Some(object) = adopt_object(&api, new_controller_ref(owner), object.meta()).await?
-                {
-                    owned.push(Arc::new(object));
-                }
-            }
-        }
-    }
-    Ok(owned)
+    claim_objects_if(client, owner, |object| selector_matches(selector, object), objects).await
 }
 
-/// Reads the owner from the server, because the cache may not show its deletion yet.
-async fn can_adopt<O>(client: &Client, owner: &O) -> Result<bool, kube::Error>
+/// Like [`claim_objects`], with any condition on an object's metadata. Every object is tried before the first failure is
+/// returned.
+pub(crate) async fn claim_objects_if<O, K>(
+    client: &Client,
+    owner: &O,
+    matches: impl Fn(&ObjectMeta) -> bool + Send,
+    objects: Vec<Arc<K>>,
+) -> Result<Vec<Arc<K>>, kube::Error>
+where
+    O: CachedObject + Resource<Scope = NamespaceResourceScope>,
+    K: CachedObject + Resource<Scope = NamespaceResourceScope>,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), owner.meta().namespace.as_deref().unwrap_or(""));
+    let (mut owned, mut failure, mut may_adopt) = (Vec::new(), None, None);
+    for object in objects {
+        let claimed = match claim_action(owner.meta(), matches(object.meta()), object.meta()) {
+            ClaimAction::Ignore => Ok(None),
+            ClaimAction::Keep => Ok(Some(object)),
+            ClaimAction::Release => release_object(&api, owner.meta(), object.meta()).await.map(|()| None),
+            ClaimAction::Adopt => {
+                let checked = match may_adopt {
+                    None => check_can_adopt(client, owner).await,
+                    Some(_) => Ok(()),
+                };
+                may_adopt = may_adopt.or(Some(checked.is_ok()));
+                match checked {
+                    Ok(()) if may_adopt == Some(true) => {
+                        adopt_object(&api, new_controller_ref(owner), object.meta()).await
+                    }
+                    checked => checked.map(|()| None),
+                }
+            }
+        };
+        match claimed {
+            Ok(object) => owned.extend(object),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(owned), Err)
+}
+
+/// Reads the owner from the server, because the cache may not show its deletion yet. Fails with a conflict if it was
+/// deleted or replaced.
+pub(crate) async fn check_can_adopt<O>(client: &Client, owner: &O) -> Result<(), kube::Error>
 where
     O: CachedObject + Resource<Scope = NamespaceResourceScope>,
 {
-    let meta = owner.meta();
-    let api: Api<O> = Api::namespaced(client.clone(), meta.namespace.as_deref().unwrap_or(""));
-    let live = api.get_opt(meta.name.as_deref().unwrap_or("")).await?;
-    Ok(live.is_some_and(|live| live.meta().uid == meta.uid && live.meta().deletion_timestamp.is_none()))
+    let (meta, kind) = (owner.meta(), O::kind(&()));
+    let (namespace, name) = (meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""));
+    let live = Api::<O>::namespaced(client.clone(), namespace).get_opt(name).await?;
+    if live.is_some_and(|live| live.meta().uid == meta.uid && live.meta().deletion_timestamp.is_none()) {
+        return Ok(());
+    }
+    let message = format!("{kind} {namespace}/{name} was deleted or replaced and cannot adopt");
+    Err(kube::Error::Api(Box::new(Status::failure(&message, "Conflict").with_code(409))))
 }
 
+/// Makes `owner` the controller of an orphan; `None` if the object is gone.
 async fn adopt_object<K: CachedObject>(
     api: &Api<K>,
     owner: OwnerReference,
     object: &ObjectMeta,
-) -> Result<Option<K>, kube::Error> {
-    patch_object(api, object, json!({"metadata": {"uid": object.uid, "ownerReferences": [owner]}})).await
+) -> Result<Option<Arc<K>>, kube::Error> {
+    match patch_object(api, object, json!({"metadata": {"uid": object.uid, "ownerReferences": [owner]}})).await {
+        Ok(adopted) => Ok(Some(Arc::new(adopted))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
+/// Removes the reference to `owner`. The object may be gone, recreated or released already.
 async fn release_object<K: CachedObject>(
     api: &Api<K>,
     owner: &ObjectMeta,
     object: &ObjectMeta,
 ) -> Result<(), kube::Error> {
     let gone = json!([{"$patch": "delete", "uid": owner.uid}]);
-    patch_object(api, object, json!({"metadata": {"uid": object.uid, "ownerReferences": gone}})).await.map(drop)
+    match patch_object(api, object, json!({"metadata": {"uid": object.uid, "ownerReferences": gone}})).await {
+        Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
+        _ => Ok(()),
+    }
 }
 
-/// Patches an object, guarded by its uid; `None` if it is gone or was recreated.
+/// Patches an object; the patch contains its uid, so that a recreated object is refused.
 async fn patch_object<K: CachedObject>(
     api: &Api<K>,
     object: &ObjectMeta,
     patch: serde_json::Value,
-) -> Result<Option<K>, kube::Error> {
-    use client::ApiErrorExt;
+) -> Result<K, kube::Error> {
     let name = object.name.as_deref().unwrap_or("");
-    match api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() || error.is_invalid() => Ok(None),
-        Err(error) => Err(error),
-    }
+    api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{api::apps::v1::ReplicaSet, apimachinery::pkg::apis::meta::v1::Time};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
 
@@ -185,7 +301,8 @@ mod tests {
         let mut object = ObjectMeta { labels: Some([("app".into(), app.into())].into()), ..Default::default() };
         object.owner_references =
             owner_uid.map(|uid| vec![OwnerReference { uid: uid.into(), ..new_controller_ref(&owner) }]);
-        assert_eq!(claim_action(&owner.metadata, &selector, &object), expected, "{owner_uid:?} {app} {owner_deleting}");
+        let matches = selector_matches(&selector, &object);
+        assert_eq!(claim_action(&owner.metadata, matches, &object), expected, "{owner_uid:?} {app} {owner_deleting}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! deployment-controller: one ReplicaSet per template revision, and rollouts between them.
 
-mod hash;
 mod limits;
 mod recreate;
 mod revision;
+mod rollback;
 mod rolling;
 mod rollout;
 mod scale;
@@ -21,7 +21,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
 
 use self::rollout::DeploymentRollout;
 use crate::{
@@ -31,13 +31,10 @@ use crate::{
     object_key::ObjectKey,
 };
 
-/// Index of Deployments by namespace, to find adopters of an orphaned ReplicaSet.
-const BY_NAMESPACE: &str = "namespace";
-
 /// A Deployment could not be synced.
 #[derive(Debug, thiserror::Error)]
 enum DeploymentSyncError {
-    #[error("{0}")]
+    #[error("{}", .0.server_message())]
     Api(#[from] kube::Error),
     #[error("the pod template cannot be encoded: {0}")]
     Template(#[from] serde_json::Error),
@@ -75,11 +72,13 @@ impl Controller for DeploymentController {
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
         controller_ref::index_by_controller(&self.pods);
         controller_ref::index_by_controller(&self.replica_sets);
-        self.deployments.add_index(BY_NAMESPACE, |deployment| deployment.metadata.namespace.iter().cloned().collect());
+        controller_ref::index_by_namespace(&self.deployments);
         watches.add(&self.deployments, |_, event, queue| {
             queue.add(ObjectKey::from_object(event.object().as_ref()));
         });
-        watches.add(&self.replica_sets, Self::handle_replica_set_event);
+        watches.add(&self.replica_sets, |this, event, queue| {
+            controller_ref::enqueue_controllers(&this.deployments, event, |key| queue.add(key));
+        });
         watches.add(&self.pods, Self::handle_pod_event);
     }
 
@@ -89,52 +88,25 @@ impl Controller for DeploymentController {
 }
 
 impl DeploymentController {
-    /// Queues the current, previous and potential owners of a ReplicaSet.
-    fn handle_replica_set_event(&self, event: &ResourceEvent<ReplicaSet>, queue: &WorkQueue<ObjectKey>) {
-        let meta = &event.object().metadata;
-        let owner = self.resolve_controller_ref(meta);
-        if let ResourceEvent::Updated { old, .. } = event
-            && let Some(before) = self.resolve_controller_ref(&old.metadata)
-            && Some(&before) != owner.as_ref()
-        {
-            queue.add(before);
-        }
-        match owner {
-            Some(key) => queue.add(key),
-            None if controller_ref::controller_of(meta).is_none() => self.enqueue_adopters(meta, queue),
-            None => {}
-        }
-    }
-
-    /// Queues a Recreate Deployment when one of its pods is deleted; other pod changes show in the ReplicaSets.
+    /// Queues a Recreate Deployment when its last pod is gone; other pod changes show in the ReplicaSets.
     fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<ObjectKey>) {
         let ResourceEvent::Deleted(pod) = event else { return };
-        let Some(owner) = controller_ref::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")
+        let Some(deployment) = controller_ref::resolve_controller(&self.replica_sets, &pod.metadata)
+            .and_then(|replica_set| controller_ref::resolve_controller(&self.deployments, &replica_set.metadata))
         else {
             return;
         };
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
-        let Some(replica_set) = self.replica_sets.get(namespace, &owner.name) else { return };
-        let Some(key) = self.resolve_controller_ref(&replica_set.metadata) else { return };
-        let deployment = self.deployments.get(&key.namespace, &key.name);
-        if deployment.is_some_and(|deployment| limits::is_recreate_strategy(&deployment)) {
-            queue.add(key);
+        if limits::is_recreate_strategy(&deployment) && !self.has_pods(&deployment.metadata) {
+            queue.add(ObjectKey::from_object(deployment.as_ref()));
         }
     }
 
-    fn resolve_controller_ref(&self, replica_set: &ObjectMeta) -> Option<ObjectKey> {
-        let owner = controller_ref::controller_of(replica_set).filter(|owner| owner.kind == "Deployment")?;
-        let deployment = self.deployments.get(replica_set.namespace.as_deref().unwrap_or(""), &owner.name)?;
-        (deployment.metadata.uid.as_ref() == Some(&owner.uid)).then(|| ObjectKey::from_object(deployment.as_ref()))
-    }
-
-    fn enqueue_adopters(&self, replica_set: &ObjectMeta, queue: &WorkQueue<ObjectKey>) {
-        for deployment in self.deployments.by_index(BY_NAMESPACE, replica_set.namespace.as_deref().unwrap_or("")) {
-            let selector = deployment.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector));
-            if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, replica_set)) {
-                queue.add(ObjectKey::from_object(deployment.as_ref()));
-            }
-        }
+    /// Whether one of the Deployment's ReplicaSets has a pod.
+    fn has_pods(&self, deployment: &ObjectMeta) -> bool {
+        let replica_sets =
+            controller_ref::controlled_objects(&self.replica_sets, deployment.uid.as_deref().unwrap_or(""));
+        let uids = replica_sets.iter().filter_map(|replica_set| replica_set.metadata.uid.as_deref());
+        uids.into_iter().any(|uid| !controller_ref::controlled_objects(&self.pods, uid).is_empty())
     }
 
     async fn sync_deployment(&self, key: &ObjectKey) -> Result<RequeueAction, DeploymentSyncError> {
@@ -157,7 +129,7 @@ impl DeploymentController {
         else {
             let message = "This deployment is selecting all pods. A non-empty selector is required.";
             self.recorder.record_warning(deployment.object_ref(&()), "SelectingAll", message);
-            return Ok(RequeueAction::AwaitChange);
+            return self.observe_generation(deployment).await;
         };
         let candidates = controller_ref::claim_candidates(&self.replica_sets, &deployment.metadata);
         let owned = controller_ref::claim_objects(&self.client, deployment, &selector, candidates).await?;
@@ -170,8 +142,13 @@ impl DeploymentController {
         status::check_paused_conditions(&mut rollout.deployment, rollout.now);
         if deployment.spec.as_ref().and_then(|spec| spec.paused) == Some(true) {
             rollout.scale_deployment().await?;
-            rollout.cleanup_deployment().await?;
+            if revision::rollback_revision(deployment).is_none() {
+                rollout.cleanup_deployment().await?;
+            }
             return rollout.finish_sync(false).await;
+        }
+        if let Some(revision) = revision::rollback_revision(deployment) {
+            return rollout.roll_back(revision).await;
         }
         if rollout.is_scaling_event() {
             rollout.scale_deployment().await?;
@@ -182,6 +159,18 @@ impl DeploymentController {
             false => rollout.rollout_rolling().await?,
         }
         rollout.finish_sync(true).await
+    }
+
+    /// Writes the observed generation of a Deployment that is not synced further.
+    async fn observe_generation(&self, deployment: &Deployment) -> Result<RequeueAction, DeploymentSyncError> {
+        let mut update = deployment.clone();
+        let status = update.status.get_or_insert_default();
+        if status.observed_generation.unwrap_or(0) < deployment.metadata.generation.unwrap_or(0) {
+            status.observed_generation = deployment.metadata.generation;
+            let api: Api<Deployment> = self.namespaced_api(&deployment.metadata);
+            api.replace_status(&deployment.name_any(), &PostParams::default(), &update).await?;
+        }
+        Ok(RequeueAction::AwaitChange)
     }
 
     fn namespaced_api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(

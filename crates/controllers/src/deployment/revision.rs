@@ -16,6 +16,7 @@ pub(super) const HASH_LABEL: &str = "pod-template-hash";
 pub(super) const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY_ANNOTATION: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/desired-replicas";
+const ROLLBACK_ANNOTATION: &str = "deprecated.deployment.rollback.to";
 const MAX_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/max-replicas";
 /// Annotations that are not copied to ReplicaSets.
 const NOT_COPIED: [&str; 6] = [
@@ -24,7 +25,7 @@ const NOT_COPIED: [&str; 6] = [
     REVISION_HISTORY_ANNOTATION,
     DESIRED_REPLICAS_ANNOTATION,
     MAX_REPLICAS_ANNOTATION,
-    "deprecated.deployment.rollback.to",
+    ROLLBACK_ANNOTATION,
 ];
 /// Maximum length of the revision history annotation.
 const HISTORY_LENGTH: usize = 2000;
@@ -64,9 +65,52 @@ fn without_hash_label(meta: Option<&ObjectMeta>) -> ObjectMeta {
     meta
 }
 
-/// Returns the revision annotation; zero if absent.
+/// Returns the revision annotation; zero if absent or no number.
 pub(super) fn revision_of(meta: &ObjectMeta) -> i64 {
-    get_annotation(meta, REVISION_ANNOTATION).and_then(|revision| revision.parse().ok()).unwrap_or(0)
+    parse_revision(meta).unwrap_or(0)
+}
+
+/// Returns the revision annotation, which is zero if absent; `None` if it is no number.
+fn parse_revision(meta: &ObjectMeta) -> Option<i64> {
+    match get_annotation(meta, REVISION_ANNOTATION) {
+        None | Some("") => Some(0),
+        Some(revision) => revision.parse().ok(),
+    }
+}
+
+/// Returns the second highest revision, which an unspecific rollback restores; zero if there is none.
+pub(super) fn last_revision<'a>(all: impl IntoIterator<Item = &'a ReplicaSet>) -> i64 {
+    let mut revisions: Vec<i64> = all.into_iter().filter_map(|rs| parse_revision(&rs.metadata)).collect();
+    revisions.sort_unstable_by(|a, b| b.cmp(a));
+    revisions.get(1).copied().unwrap_or(0).max(0)
+}
+
+/// Returns the revision that the annotation `deprecated.deployment.rollback.to` asks for; zero for the last one.
+pub(super) fn rollback_revision(deployment: &Deployment) -> Option<i64> {
+    get_annotation(&deployment.metadata, ROLLBACK_ANNOTATION)?.parse().ok()
+}
+
+/// Removes the request for a rollback.
+pub(super) fn clear_rollback(deployment: &mut Deployment) {
+    if let Some(annotations) = &mut deployment.metadata.annotations {
+        annotations.remove(ROLLBACK_ANNOTATION);
+    }
+}
+
+/// Gives the Deployment the template and the copied annotations of a ReplicaSet.
+pub(super) fn restore_replica_set(deployment: &mut Deployment, replica_set: &ReplicaSet) {
+    let template = replica_set.spec.as_ref().and_then(|spec| spec.template.clone());
+    if let (Some(spec), Some(mut template)) = (&mut deployment.spec, template) {
+        if let Some(labels) = template.metadata.as_mut().and_then(|meta| meta.labels.as_mut()) {
+            labels.remove(HASH_LABEL);
+        }
+        spec.template = template;
+    }
+    let annotations = deployment.metadata.annotations.get_or_insert_default();
+    annotations.retain(|name, _| NOT_COPIED.contains(&name.as_str()));
+    let restored = replica_set.metadata.annotations.iter().flatten();
+    let restored = restored.filter(|(name, _)| !NOT_COPIED.contains(&name.as_str()));
+    annotations.extend(restored.map(|(name, value)| (name.clone(), value.clone())));
 }
 
 /// Returns the revision after those of `old`.
@@ -97,14 +141,15 @@ pub(super) fn set_replicas_annotations(replica_set: &mut ReplicaSet, deployment:
 }
 
 /// Copies the Deployment's annotations and raises the revision; returns whether anything changed. A ReplicaSet that
-/// becomes current again keeps its earlier revisions in the history annotation.
+/// becomes current again keeps its earlier revisions in the history annotation. One whose revision is no number is left
+/// alone.
 pub(super) fn set_replica_set_annotations(
     replica_set: &mut ReplicaSet,
     deployment: &Deployment,
     revision: i64,
 ) -> bool {
-    let old = revision_of(&replica_set.metadata);
     let had_revision = get_annotation(&replica_set.metadata, REVISION_ANNOTATION).is_some();
+    let Some(old) = parse_revision(&replica_set.metadata) else { return false };
     let annotations = replica_set.metadata.annotations.get_or_insert_default();
     let mut changed = false;
     for (name, value) in deployment.metadata.annotations.iter().flatten() {
@@ -126,6 +171,7 @@ fn append_revision_history(annotations: &mut BTreeMap<String, String>, revision:
         .get(REVISION_HISTORY_ANNOTATION)
         .into_iter()
         .flat_map(|all| all.split(','))
+        .filter(|revision| !revision.is_empty())
         .map(Into::into)
         .collect();
     history.push(revision.to_string());
@@ -169,6 +215,36 @@ mod tests {
         let (new, old) = split_replica_sets(&deployment("nginx:2"), all.clone());
         assert_eq!((new.unwrap().metadata.name.as_deref(), old.len()), (Some("b"), 1));
         assert!(split_replica_sets(&deployment("nginx:3"), all).0.is_none());
+    }
+
+    #[test]
+    fn revision_that_is_no_number_is_left_alone() {
+        let mut odd = replica_set("a", "nginx:1", json!({REVISION_ANNOTATION: "odd"}));
+        let before = odd.clone();
+        assert!(!set_replica_set_annotations(&mut odd, &deployment("nginx:1"), 3));
+        assert_eq!(odd, before);
+    }
+
+    #[test]
+    fn last_revision_is_the_second_highest() {
+        let all =
+            ["3", "x", "7", "5"].map(|revision| replica_set(revision, "i", json!({REVISION_ANNOTATION: revision})));
+        assert_eq!((last_revision(&all), last_revision(&all[..1])), (5, 0));
+    }
+
+    #[test]
+    fn rollback_restores_template_and_annotations() {
+        let mut deployment = deployment("nginx:2");
+        deployment.metadata.annotations.as_mut().unwrap().insert(ROLLBACK_ANNOTATION.into(), "1".into());
+        assert_eq!(rollback_revision(&deployment), Some(1));
+        let old = replica_set("a", "nginx:1", json!({REVISION_ANNOTATION: "1", "note": "first"}));
+        restore_replica_set(&mut deployment, &old);
+        clear_rollback(&mut deployment);
+        let annotations = serde_json::to_value(&deployment.metadata.annotations).unwrap();
+        assert_eq!(annotations, json!({"note": "first", REVISION_ANNOTATION: "9"}));
+        let template = &deployment.spec.as_ref().unwrap().template;
+        assert!(is_same_template(template, old.spec.as_ref().unwrap().template.as_ref().unwrap()));
+        assert!(!template.metadata.as_ref().unwrap().labels.as_ref().unwrap().contains_key(HASH_LABEL));
     }
 
     #[test]

@@ -56,7 +56,9 @@ fn scaled_down_sizes(deployment: &Deployment, old: &[ReplicaSet], new: &ReplicaS
         let count = (*size - available_replicas([replica_set])).clamp(0, unhealthy.max(0));
         (*size, unhealthy) = (*size - count, unhealthy - count);
     }
-    let mut spare = available_replicas(old) + available_replicas([new]) - minimum;
+    // A ReplicaSet without desired pods may still report some that are going.
+    let active = old.iter().filter(|replica_set| spec_replicas(replica_set) > 0);
+    let mut spare = available_replicas(active) + available_replicas([new]) - minimum;
     for size in &mut sizes {
         let count = (*size).min(spare).max(0);
         (*size, spare) = (*size - count, spare - count);
@@ -100,6 +102,11 @@ mod tests {
         check(10, 2, &[(10, 8)], (0, 0), &[8]);
         check(10, 2, &[(5, 0), (5, 5)], (3, 3), &[0, 5]);
         check(10, 2, &[(8, 7)], (5, 0), &[8]);
+    }
+
+    #[test]
+    fn pods_of_an_inactive_replica_set_are_not_counted() {
+        check(3, 0, &[(0, 1), (2, 2)], (1, 1), &[0, 2]);
     }
 
     #[test]

@@ -12,11 +12,11 @@ use kube::{
 };
 
 use super::{
-    DeploymentController, DeploymentSyncError, hash,
+    DeploymentController, DeploymentSyncError,
     limits::{new_replica_set_size, spec_replicas, total_replicas},
     revision, status,
 };
-use crate::controller_ref;
+use crate::{controller_ref, hash};
 
 /// Maximum length of an object name.
 const MAX_NAME_LENGTH: usize = 253;

@@ -79,7 +79,11 @@ fn proportional_sizes(deployment: &Deployment, sets: &[&ReplicaSet]) -> Vec<i32>
     let mut added = 0;
     for index in &order {
         let (share, left) = (replica_set_fraction(deployment, sets[*index]), to_add - added);
-        let share = if to_add > 0 { share.min(left) } else { share.max(left) };
+        let share = match left {
+            0 => 0,
+            _ if to_add > 0 => share.min(left),
+            _ => share.max(left),
+        };
         sizes[*index] += share;
         added += share;
     }

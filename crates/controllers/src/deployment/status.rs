@@ -246,18 +246,11 @@ fn remove_condition(status: &mut DeploymentStatus, type_: &str) {
     }
 }
 
-/// Whether two statuses are equal, with absent counts as zero.
+/// Whether two statuses are equal, with absent counts as zero. An absent `terminatingReplicas` is unknown.
 pub(super) fn is_same_status(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let counts = |s: &DeploymentStatus| {
-        let all = [
-            s.replicas,
-            s.updated_replicas,
-            s.ready_replicas,
-            s.available_replicas,
-            s.unavailable_replicas,
-            s.terminating_replicas,
-        ];
-        (all.map(|count| count.unwrap_or(0)), s.observed_generation, s.collision_count)
+        let all = [s.replicas, s.updated_replicas, s.ready_replicas, s.available_replicas, s.unavailable_replicas];
+        (all.map(|count| count.unwrap_or(0)), s.terminating_replicas, s.observed_generation, s.collision_count)
     };
     counts(a) == counts(b) && a.conditions.as_deref().unwrap_or(&[]) == b.conditions.as_deref().unwrap_or(&[])
 }

@@ -1,294 +1,229 @@
-//! replicaset-controller: maintains the number of pods of a ReplicaSet.
+//! replicaset-controller and replicationcontroller-controller: maintain the number of pods of a ReplicaSet or
+//! ReplicationController.
 
 mod pod_ranking;
-mod slow_start;
+mod replica_owner;
 mod status;
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use client::{
-    ApiErrorExt, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue,
+    ApiErrorExt, ConsistencyStore, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer,
+    WorkQueue,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        apps::v1::ReplicaSet,
-        core::v1::{Pod, PodTemplateSpec},
-    },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{Pod, ReplicationController},
 };
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, PostParams},
-};
+use kube::{ResourceExt, core::Selector};
 
+use self::replica_owner::ReplicaOwner;
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     controller_ref,
     object_key::ObjectKey,
     pod_availability,
+    pod_control::{PodControl, pod_from_template},
+    slow_start::slow_start_batch,
 };
 
 /// Maximum number of pods created or deleted per sync.
 const BURST_REPLICAS: usize = 500;
-/// Index of ReplicaSets by namespace, to find adopters of an orphaned pod.
-const BY_NAMESPACE: &str = "namespace";
 
-struct ReplicaSetController {
-    client: Client,
-    replica_sets: SharedInformer<ReplicaSet>,
+/// The controller of ReplicaSets or ReplicationControllers.
+struct ReplicaController<K> {
+    owners: SharedInformer<K>,
     pods: SharedInformer<Pod>,
     expectations: ControllerExpectations,
-    recorder: EventRecorder,
+    consistency: ConsistencyStore,
+    pod_control: PodControl,
 }
 
-/// A ReplicaSet could not be synced.
+/// The pods of an owner could not be synced. The messages are those of upstream's conditions.
 #[derive(Debug, thiserror::Error)]
-enum ReplicaSetSyncError {
-    #[error("{0}")]
+enum ReplicaSyncError {
+    #[error("{}", .0.server_message())]
     Api(#[from] kube::Error),
-    #[error("{0}")]
-    Template(&'static str),
+    #[error("unable to delete pods: {}", .0.server_message())]
+    Delete(kube::Error),
+    #[error("unable to create pods, no template")]
+    NoTemplate,
 }
 
-/// Runs the controller until shutdown.
+/// Runs the controller of ReplicaSets until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let build = |_| ReplicaSetController {
-        replica_sets: context.informers.informer_for(),
+    run_replica_controller::<ReplicaSet>(context).await;
+}
+
+/// Runs the controller of ReplicationControllers until shutdown.
+pub(crate) async fn run_replication_controller(context: ControllerContext) {
+    run_replica_controller::<ReplicationController>(context).await;
+}
+
+async fn run_replica_controller<K: ReplicaOwner>(context: ControllerContext) {
+    let recorder = EventRecorder::new(context.client.clone(), K::COMPONENT, None);
+    let build = |_| ReplicaController::<K> {
+        owners: context.informers.informer_for(),
         pods: context.informers.informer_for(),
         expectations: ControllerExpectations::new(),
-        recorder: EventRecorder::new(context.client.clone(), "replicaset-controller", None),
-        client: context.client.clone(),
+        consistency: ConsistencyStore::new(),
+        pod_control: PodControl { client: context.client.clone(), recorder },
     };
     run_controller(&context, build).await;
 }
 
-impl Controller for ReplicaSetController {
+impl<K: ReplicaOwner> Controller for ReplicaController<K> {
     type Key = ObjectKey;
-    type Error = ReplicaSetSyncError;
+    type Error = ReplicaSyncError;
     const WORKERS: usize = 5;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
         controller_ref::index_by_controller(&self.pods);
-        controller_ref::index_by_controller(&self.replica_sets);
-        self.replica_sets.add_index(BY_NAMESPACE, |rs| rs.metadata.namespace.iter().cloned().collect());
-        watches.add(&self.replica_sets, |this, event, queue| {
+        controller_ref::index_by_controller(&self.owners);
+        controller_ref::index_by_namespace(&self.owners);
+        watches.add(&self.owners, |this, event, queue| {
             let key = ObjectKey::from_object(event.object().as_ref());
             if let ResourceEvent::Deleted(_) = event {
-                this.expectations.forget(&key.to_string());
+                this.forget_owner(&key);
             }
             queue.add(key);
         });
         watches.add(&self.pods, Self::handle_pod_event);
     }
 
-    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, ReplicaSetSyncError> {
-        self.sync_replica_set(key).await
+    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, ReplicaSyncError> {
+        if !self.consistency.is_ready(&key.to_string()) {
+            return Ok(RequeueAction::Backoff);
+        }
+        let Some(owner) = self.owners.get(&key.namespace, &key.name) else {
+            self.forget_owner(key);
+            return Ok(RequeueAction::AwaitChange);
+        };
+        match owner.selector() {
+            Some(selector) => self.sync_owner(key, &owner, &selector).await,
+            None => Ok(RequeueAction::AwaitChange),
+        }
     }
 }
 
-impl ReplicaSetController {
-    /// Queues the current, previous and potential owners of a pod.
+impl<K: ReplicaOwner> ReplicaController<K> {
+    fn forget_owner(&self, key: &ObjectKey) {
+        self.expectations.forget(&key.to_string());
+        self.consistency.forget(&key.to_string());
+    }
+
+    /// Records an expected creation or deletion and queues the owners that the event concerns. A deletion counts once it
+    /// begins, so that the replacement need not wait for the grace period.
     fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<ObjectKey>) {
         let pod = event.object();
-        let controller = self.resolve_controller_ref(&pod.metadata);
-        if let Some(key) = &controller {
-            self.observe_expectations(event, &key.to_string());
-            queue.add(key.clone());
-        }
-        if let ResourceEvent::Updated { old, .. } = event
-            && let Some(key) = self.resolve_controller_ref(&old.metadata)
-            && Some(&key) != controller.as_ref()
-        {
-            queue.add(key);
-        }
-        let is_orphan =
-            controller_ref::controller_of(&pod.metadata).is_none() && !matches!(event, ResourceEvent::Deleted(_));
-        if is_orphan && pod.metadata.deletion_timestamp.is_none() {
-            self.enqueue_adopters(&pod.metadata, queue);
-        }
-    }
-
-    /// Records a creation or deletion. A deletion counts once it begins, so that the replacement need not wait for the
-    /// grace period.
-    fn observe_expectations(&self, event: &ResourceEvent<Pod>, key: &str) {
-        let pod = event.object();
-        if pod.metadata.deletion_timestamp.is_some() || matches!(event, ResourceEvent::Deleted(_)) {
-            self.expectations.deletion_observed(key, pod.metadata.uid.as_deref().unwrap_or(""));
-        } else if let ResourceEvent::Added(_) = event {
-            self.expectations.creation_observed(key);
-        }
-    }
-
-    fn resolve_controller_ref(&self, pod: &ObjectMeta) -> Option<ObjectKey> {
-        let reference = controller_ref::controller_of(pod).filter(|reference| reference.kind == "ReplicaSet")?;
-        let namespace = pod.namespace.as_deref().unwrap_or("");
-        let replica_set = self.replica_sets.get(namespace, &reference.name)?;
-        (replica_set.metadata.uid.as_ref() == Some(&reference.uid))
-            .then(|| ObjectKey::from_object(replica_set.as_ref()))
-    }
-
-    fn enqueue_adopters(&self, pod: &ObjectMeta, queue: &WorkQueue<ObjectKey>) {
-        for replica_set in self.replica_sets.by_index(BY_NAMESPACE, pod.namespace.as_deref().unwrap_or("")) {
-            let selector =
-                replica_set.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector));
-            if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, pod)) {
-                queue.add(ObjectKey::from_object(replica_set.as_ref()));
+        if let Some(owner) = controller_ref::resolve_controller(&self.owners, &pod.metadata) {
+            let key = ObjectKey::from_object(owner.as_ref()).to_string();
+            if pod.metadata.deletion_timestamp.is_some() || matches!(event, ResourceEvent::Deleted(_)) {
+                self.expectations.deletion_observed(&key, pod.metadata.uid.as_deref().unwrap_or(""));
+            } else if let ResourceEvent::Added(_) = event {
+                self.expectations.creation_observed(&key);
             }
         }
+        controller_ref::enqueue_controllers(&self.owners, event, |key| queue.add(key));
     }
 
-    async fn sync_replica_set(&self, key: &ObjectKey) -> Result<RequeueAction, ReplicaSetSyncError> {
-        let Some(replica_set) = self.replica_sets.get(&key.namespace, &key.name) else {
-            self.expectations.forget(&key.to_string());
-            return Ok(RequeueAction::AwaitChange);
-        };
-        let Some(selector) =
-            replica_set.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector))
-        else {
-            return Ok(RequeueAction::AwaitChange);
-        };
+    async fn sync_owner(
+        &self,
+        key: &ObjectKey,
+        owner: &K,
+        selector: &Selector,
+    ) -> Result<RequeueAction, ReplicaSyncError> {
         // Read before listing pods: later events can only make the list newer.
         let settled = self.expectations.is_satisfied(&key.to_string());
-        let all = controller_ref::claim_candidates(&self.pods, &replica_set.metadata);
-        let terminating = all.iter().filter(|pod| {
-            let ours = controller_ref::controller_of(&pod.metadata).map(|owner| &owner.uid)
-                == replica_set.metadata.uid.as_ref();
-            ours && pod.metadata.deletion_timestamp.is_some() && !pod_availability::is_pod_terminal(pod)
-        });
-        let terminating = terminating.count();
+        let all = controller_ref::claim_candidates(&self.pods, owner.meta());
+        let terminating = all.iter().filter(|pod| is_terminating_pod_of(owner, selector, pod)).count();
         let active = all.into_iter().filter(|pod| pod_availability::is_pod_active(pod)).collect();
-        let active = controller_ref::claim_objects(&self.client, replica_set.as_ref(), &selector, active).await?;
+        let active = controller_ref::claim_objects(&self.pod_control.client, owner, selector, active).await?;
 
-        let managed = match settled && replica_set.metadata.deletion_timestamp.is_none() {
-            true => self.manage_replicas(key, &replica_set, &active).await,
+        let managed = match settled && owner.meta().deletion_timestamp.is_none() {
+            true => self.manage_replicas(key, owner, &active).await,
             false => Ok(()),
         };
         let now = Timestamp::now();
-        let failure = managed.as_ref().err().map(|error| error.to_string());
-        let counted = status::calculate_status(&replica_set, &active, terminating, failure, now);
-        status::update_status(&self.client, &replica_set, counted).await?;
+        let failure = managed.as_ref().err().map(ToString::to_string);
+        let counted = status::calculate_status(owner, &active, terminating, failure, now);
+        let next = status::next_availability_check(owner, &counted, &active, now);
+        if let Some(written) = status::update_status(&self.pod_control.client, owner, counted).await? {
+            self.consistency.record_write(&key.to_string(), &self.owners, written.meta());
+        }
         managed?;
-        Ok(status::next_availability_check(&replica_set, &active, now)
-            .map_or(RequeueAction::AwaitChange, RequeueAction::After))
+        Ok(next.map_or(RequeueAction::AwaitChange, RequeueAction::After))
     }
 
-    async fn manage_replicas(
-        &self,
-        key: &ObjectKey,
-        replica_set: &ReplicaSet,
-        active: &[Arc<Pod>],
-    ) -> Result<(), ReplicaSetSyncError> {
-        let desired = usize::try_from(status::desired_replicas(replica_set)).unwrap_or(0);
+    async fn manage_replicas(&self, key: &ObjectKey, owner: &K, active: &[Arc<Pod>]) -> Result<(), ReplicaSyncError> {
+        let desired = usize::try_from(owner.desired_replicas()).unwrap_or(0);
         match active.len() {
-            have if have < desired => self.create_pods(key, replica_set, (desired - have).min(BURST_REPLICAS)).await,
-            have if have > desired => {
-                self.delete_pods(key, replica_set, active, (have - desired).min(BURST_REPLICAS)).await
-            }
+            have if have < desired => self.create_pods(key, owner, (desired - have).min(BURST_REPLICAS)).await,
+            have if have > desired => self.delete_pods(key, owner, active, (have - desired).min(BURST_REPLICAS)).await,
             _ => Ok(()),
         }
     }
 
-    async fn create_pods(
-        &self,
-        key: &ObjectKey,
-        replica_set: &ReplicaSet,
-        count: usize,
-    ) -> Result<(), ReplicaSetSyncError> {
-        let template = replica_set.spec.as_ref().and_then(|spec| spec.template.as_ref());
-        let template = template.ok_or(ReplicaSetSyncError::Template("the ReplicaSet has no pod template"))?;
-        let pod = pod_from_template(template, replica_set, controller_ref::new_controller_ref(replica_set));
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
-        let expectation = key.to_string();
-        self.expectations.expect_creations(&expectation, count);
-        let (made, result) = slow_start::slow_start_batch(count, || self.create_pod(&api, &pod, replica_set)).await;
-        // Pods that were not created produce no event.
-        (made..count).for_each(|_| self.expectations.creation_observed(&expectation));
-        result.map_err(ReplicaSetSyncError::Api)
-    }
-
-    async fn create_pod(&self, api: &Api<Pod>, pod: &Pod, replica_set: &ReplicaSet) -> Result<bool, kube::Error> {
-        match api.create(&PostParams::default(), pod).await {
+    async fn create_pods(&self, key: &ObjectKey, owner: &K, count: usize) -> Result<(), ReplicaSyncError> {
+        let template = owner.template().ok_or(ReplicaSyncError::NoTemplate)?;
+        let (pod, about, key) = (pod_from_template(template, owner), owner.object_ref(&()), key.to_string());
+        self.expectations.expect_creations(&key, count);
+        let create = async |_| match self.pod_control.create_pod(&pod, &about).await {
             Ok(created) => {
-                let message = format!("Created pod: {}", created.name_any());
-                self.recorder.record_normal(replica_set.object_ref(&()), "SuccessfulCreate", message);
+                self.consistency.record_write(&key, &self.pods, &created.metadata);
                 Ok(true)
             }
-            // The create may complete later; its event fulfils the expectation.
-            Err(error) if error.is_timeout() => Ok(true),
-            // Every create fails in a terminating namespace, and the ReplicaSet is deleted with it.
+            // Every create fails in a terminating namespace, and the owner is deleted with it.
             Err(error) if error.is_namespace_terminating() => Ok(false),
-            Err(error) => {
-                let message = format!("Error creating: {}", error.server_message());
-                self.recorder.record_warning(replica_set.object_ref(&()), "FailedCreate", message);
-                Err(error)
-            }
-        }
+            Err(error) => Err(error),
+        };
+        let (made, result) = slow_start_batch(count, create).await;
+        // Pods that were not created produce no event.
+        (made..count).for_each(|_| self.expectations.creation_observed(&key));
+        Ok(result?)
     }
 
     async fn delete_pods(
         &self,
         key: &ObjectKey,
-        replica_set: &ReplicaSet,
+        owner: &K,
         active: &[Arc<Pod>],
         count: usize,
-    ) -> Result<(), ReplicaSetSyncError> {
-        let related = self.indirectly_related_pods(replica_set);
+    ) -> Result<(), ReplicaSyncError> {
+        let related = self.indirectly_related_pods(owner);
         let chosen = pod_ranking::pods_to_delete(active.to_vec(), &related, count, Timestamp::now());
-        let expectation = key.to_string();
-        self.expectations.expect_deletions(&expectation, chosen.iter().filter_map(|pod| pod.metadata.uid.clone()));
-        let results = join_all(chosen.iter().map(|pod| self.delete_pod(pod, replica_set))).await;
+        let (about, key) = (owner.object_ref(&()), key.to_string());
+        self.expectations.expect_deletions(&key, chosen.iter().filter_map(|pod| pod.metadata.uid.clone()));
+        let names: Vec<String> = chosen.iter().map(|pod| pod.name_any()).collect();
+        let results = join_all(names.iter().map(|name| self.pod_control.delete_pod(name, &about))).await;
         for (pod, result) in chosen.iter().zip(&results) {
             if result.is_err() {
-                self.expectations.deletion_observed(&expectation, pod.metadata.uid.as_deref().unwrap_or(""));
+                self.expectations.deletion_observed(&key, pod.metadata.uid.as_deref().unwrap_or(""));
             }
         }
         let failure = results.into_iter().filter_map(Result::err).find(|error| !error.is_not_found());
-        failure.map_or(Ok(()), |error| Err(ReplicaSetSyncError::Api(error)))
+        failure.map_or(Ok(()), |error| Err(ReplicaSyncError::Delete(error)))
     }
 
-    async fn delete_pod(&self, pod: &Pod, replica_set: &ReplicaSet) -> Result<(), kube::Error> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
-        let about = replica_set.object_ref(&());
-        match api.delete(&pod.name_any(), &DeleteParams::default()).await {
-            Ok(_) => self.recorder.record_normal(about, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())),
-            Err(error) => {
-                if !error.is_not_found() {
-                    self.recorder.record_warning(
-                        about,
-                        "FailedDelete",
-                        format!("Error deleting: {}", error.server_message()),
-                    );
-                }
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the pods of all ReplicaSets with the same controller, which are spread together.
-    fn indirectly_related_pods(&self, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
-        let mut owners: HashSet<String> = replica_set.metadata.uid.iter().cloned().collect();
-        if let Some(controller) = controller_ref::controller_of(&replica_set.metadata) {
-            let siblings = controller_ref::controlled_objects(&self.replica_sets, &controller.uid);
-            owners.extend(siblings.iter().filter_map(|sibling| sibling.metadata.uid.clone()));
-        }
-        owners.iter().flat_map(|uid| controller_ref::controlled_objects(&self.pods, uid)).collect()
+    /// Returns the pods of all owners with the same controller, which are spread together.
+    fn indirectly_related_pods(&self, owner: &K) -> Vec<Arc<Pod>> {
+        let Some(controller) = controller_ref::controller_of(owner.meta()) else { return Vec::new() };
+        let siblings = controller_ref::controlled_objects(&self.owners, &controller.uid);
+        let pods_of = |sibling: &Arc<K>| match &sibling.meta().uid {
+            Some(uid) => controller_ref::controlled_objects(&self.pods, uid),
+            None => Vec::new(),
+        };
+        siblings.iter().flat_map(pods_of).collect()
     }
 }
 
-/// Builds a pod from the template, owned by the ReplicaSet.
-fn pod_from_template(template: &PodTemplateSpec, replica_set: &ReplicaSet, owner: OwnerReference) -> Pod {
-    let meta = template.metadata.clone().unwrap_or_default();
-    let metadata = ObjectMeta {
-        generate_name: Some(format!("{}-", replica_set.name_any())),
-        labels: meta.labels,
-        annotations: meta.annotations,
-        finalizers: meta.finalizers,
-        owner_references: Some(vec![owner]),
-        ..Default::default()
-    };
-    Pod { metadata, spec: template.spec.clone(), status: None }
+/// Whether the pod is the owner's and its deletion has begun.
+fn is_terminating_pod_of<K: ReplicaOwner>(owner: &K, selector: &Selector, pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+        && !pod_availability::is_pod_terminal(pod)
+        && controller_ref::controller_of(&pod.metadata).map(|controller| &controller.uid) == owner.meta().uid.as_ref()
+        && controller_ref::selector_matches(selector, &pod.metadata)
 }

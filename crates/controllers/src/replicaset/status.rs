@@ -1,4 +1,4 @@
-//! ReplicaSet status.
+//! The status of a ReplicaSet or ReplicationController.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,50 +6,37 @@ use client::ApiErrorExt;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
-        core::v1::Pod,
+        apps::v1::{ReplicaSetCondition, ReplicaSetStatus},
+        core::v1::{Pod, PodTemplateSpec},
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
+use super::replica_owner::ReplicaOwner;
 use crate::pod_availability::{is_pod_ready, time_until_available};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Returns the ReplicaSet's `spec.replicas`.
-pub(super) fn desired_replicas(replica_set: &ReplicaSet) -> i32 {
-    replica_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
-}
-
-fn min_ready_seconds(replica_set: &ReplicaSet) -> i32 {
-    replica_set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
-}
-
 /// Calculates the status from the active pods and the last failure to manage them.
-pub(super) fn calculate_status(
-    replica_set: &ReplicaSet,
+pub(super) fn calculate_status<K: ReplicaOwner>(
+    owner: &K,
     active: &[Arc<Pod>],
     terminating: usize,
     failure: Option<String>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
     let count = |matches: &dyn Fn(&Pod) -> bool| saturating_i32(active.iter().filter(|pod| matches(pod)).count());
-    let old = replica_set.status.clone().unwrap_or_default();
-    let min_ready = min_ready_seconds(replica_set);
+    let min_ready = owner.min_ready_seconds();
+    let missing = owner.desired_replicas() - saturating_i32(active.len());
     ReplicaSetStatus {
         replicas: saturating_i32(active.len()),
-        fully_labeled_replicas: Some(count(&|pod| is_fully_labeled(replica_set, pod))),
+        fully_labeled_replicas: Some(count(&|pod| is_fully_labeled(owner.template(), pod))),
         ready_replicas: Some(count(&is_pod_ready)),
         available_replicas: Some(count(&|pod| time_until_available(pod, min_ready, now) == Some(Duration::ZERO))),
-        terminating_replicas: Some(saturating_i32(terminating)),
-        observed_generation: replica_set.metadata.generation,
-        conditions: replica_failure_conditions(
-            old.conditions,
-            failure,
-            desired_replicas(replica_set) > saturating_i32(active.len()),
-            now,
-        ),
+        terminating_replicas: K::REPORTS_TERMINATING.then(|| saturating_i32(terminating)),
+        observed_generation: owner.meta().generation,
+        conditions: replica_failure_conditions(owner.replica_status().conditions, failure, missing, now),
     }
 }
 
@@ -57,8 +44,7 @@ fn saturating_i32(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-fn is_fully_labeled(replica_set: &ReplicaSet, pod: &Pod) -> bool {
-    let template = replica_set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+fn is_fully_labeled(template: Option<&PodTemplateSpec>, pod: &Pod) -> bool {
     let desired = template.and_then(|template| template.metadata.as_ref()).and_then(|meta| meta.labels.as_ref());
     desired.is_none_or(|desired| desired.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
 }
@@ -67,7 +53,7 @@ fn is_fully_labeled(replica_set: &ReplicaSet, pod: &Pod) -> bool {
 fn replica_failure_conditions(
     old: Option<Vec<ReplicaSetCondition>>,
     failure: Option<String>,
-    too_few: bool,
+    missing: i32,
     now: Timestamp,
 ) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = old.unwrap_or_default();
@@ -78,7 +64,7 @@ fn replica_failure_conditions(
         Some(message) => conditions.push(ReplicaSetCondition {
             type_: REPLICA_FAILURE.into(),
             status: "True".into(),
-            reason: Some(if too_few { "FailedCreate" } else { "FailedDelete" }.into()),
+            reason: Some(if missing > 0 { "FailedCreate" } else { "FailedDelete" }.into()),
             message: Some(message),
             last_transition_time: Some(Time(now)),
         }),
@@ -87,64 +73,67 @@ fn replica_failure_conditions(
 }
 
 /// Returns the time until the next ready pod becomes available.
-pub(super) fn next_availability_check(
-    replica_set: &ReplicaSet,
+pub(super) fn next_availability_check<K: ReplicaOwner>(
+    owner: &K,
+    status: &ReplicaSetStatus,
     active: &[Arc<Pod>],
     now: Timestamp,
 ) -> Option<Duration> {
-    let min_ready = min_ready_seconds(replica_set);
-    active.iter().filter_map(|pod| time_until_available(pod, min_ready, now)).filter(|left| !left.is_zero()).min()
+    let min_ready = owner.min_ready_seconds();
+    if min_ready <= 0 || status.ready_replicas == status.available_replicas {
+        return None;
+    }
+    let left = active.iter().filter_map(|pod| time_until_available(pod, min_ready, now)).filter(|left| !left.is_zero());
+    Some(left.min().unwrap_or(Duration::from_secs(min_ready.unsigned_abs().into())))
 }
 
-/// Writes the status if it changed; a conflict is retried once on the latest version.
-pub(super) async fn update_status(
+/// Writes the status if it changed and returns the written object; a failure is retried once on the latest version. An
+/// owner that is gone or was recreated needs no status.
+pub(super) async fn update_status<K: ReplicaOwner>(
     client: &Client,
-    replica_set: &ReplicaSet,
+    owner: &K,
     status: ReplicaSetStatus,
-) -> Result<(), kube::Error> {
-    if replica_set.status.as_ref().is_some_and(|old| is_same_status(old, &status)) {
-        return Ok(());
+) -> Result<Option<K>, kube::Error> {
+    if is_same_status(&owner.replica_status(), &status) {
+        return Ok(None);
     }
-    let api: Api<ReplicaSet> = Api::namespaced(client.clone(), replica_set.metadata.namespace.as_deref().unwrap_or(""));
-    let name = replica_set.name_any();
-    let mut update = replica_set.clone();
-    update.status = Some(status.clone());
-    match api.replace_status(&name, &PostParams::default(), &update).await {
-        Err(error) if error.is_conflict() => {
-            let Some(mut fresh) = api.get_opt(&name).await? else { return Ok(()) };
-            if fresh.metadata.uid != replica_set.metadata.uid {
-                return Ok(());
-            }
-            fresh.status = Some(status);
-            ignore_not_found(api.replace_status(&name, &PostParams::default(), &fresh).await)
+    let meta = owner.meta();
+    let api: Api<K> = Api::namespaced(client.clone(), meta.namespace.as_deref().unwrap_or(""));
+    let name = meta.name.as_deref().unwrap_or("");
+    let mut update = owner.clone();
+    update.set_replica_status(status.clone());
+    match api.replace_status(name, &PostParams::default(), &update).await {
+        Err(error) if !error.is_not_found() => {
+            let Some(mut fresh) = api.get_opt(name).await?.filter(|fresh| fresh.meta().uid == meta.uid) else {
+                return Ok(None);
+            };
+            fresh.set_replica_status(status);
+            ignore_not_found(api.replace_status(name, &PostParams::default(), &fresh).await)
         }
         result => ignore_not_found(result),
     }
 }
 
-fn ignore_not_found(result: Result<ReplicaSet, kube::Error>) -> Result<(), kube::Error> {
+fn ignore_not_found<K>(result: Result<K, kube::Error>) -> Result<Option<K>, kube::Error> {
     match result {
-        Err(error) if error.is_not_found() => Ok(()),
-        result => result.map(drop),
+        Err(error) if error.is_not_found() => Ok(None),
+        result => result.map(Some),
     }
 }
 
-/// Whether two statuses are equal, with absent counts as zero.
+/// Whether two statuses are equal, with absent counts as zero. An absent `terminatingReplicas` is unknown.
 fn is_same_status(old: &ReplicaSetStatus, new: &ReplicaSetStatus) -> bool {
     let counts = |status: &ReplicaSetStatus| {
-        let optional = [
-            status.fully_labeled_replicas,
-            status.ready_replicas,
-            status.available_replicas,
-            status.terminating_replicas,
-        ];
-        (status.replicas, optional.map(|count| count.unwrap_or(0)), status.observed_generation)
+        let optional = [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas];
+        let optional = optional.map(|count| count.unwrap_or(0));
+        (status.replicas, optional, status.terminating_replicas, status.observed_generation)
     };
     counts(old) == counts(new) && old.conditions.as_deref().unwrap_or(&[]) == new.conditions.as_deref().unwrap_or(&[])
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
     use serde_json::json;
 
     use super::*;
@@ -171,15 +160,30 @@ mod tests {
         assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (3, Some(2), Some(1)));
         assert_eq!((status.terminating_replicas, status.fully_labeled_replicas), (Some(1), Some(3)));
         assert_eq!(status.observed_generation, Some(3));
-        assert_eq!(next_availability_check(&replica_set, &pods, now), Some(Duration::from_secs(6)));
+        assert_eq!(next_availability_check(&replica_set, &status, &pods, now), Some(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn replication_controller_has_no_terminating_replicas() {
+        let controller: ReplicationController = serde_json::from_value(json!({"spec": {"replicas": 1}})).unwrap();
+        let status = calculate_status(&controller, &[], 1, None, Timestamp::UNIX_EPOCH);
+        assert_eq!(status.terminating_replicas, None);
+    }
+
+    #[test]
+    fn unknown_terminating_replicas_differ_from_none() {
+        let unknown = ReplicaSetStatus::default();
+        let none = ReplicaSetStatus { terminating_replicas: Some(0), ready_replicas: Some(0), ..Default::default() };
+        assert!(!is_same_status(&unknown, &none));
+        assert!(is_same_status(&none, &ReplicaSetStatus { ready_replicas: None, ..none.clone() }));
     }
 
     #[test]
     fn replica_failure_is_set_and_cleared() {
         let now = Timestamp::UNIX_EPOCH;
-        let failed = replica_failure_conditions(None, Some("quota".into()), true, now);
+        let failed = replica_failure_conditions(None, Some("quota".into()), 1, now);
         assert_eq!(failed.as_ref().unwrap()[0].reason.as_deref(), Some("FailedCreate"));
-        assert_eq!(replica_failure_conditions(failed.clone(), Some("other".into()), true, now), failed);
-        assert_eq!(replica_failure_conditions(failed, None, true, now), None);
+        assert_eq!(replica_failure_conditions(failed.clone(), Some("other".into()), 1, now), failed);
+        assert_eq!(replica_failure_conditions(failed, None, 1, now), None);
     }
 }

@@ -2,21 +2,24 @@
 
 use futures::future::join_all;
 
-/// Calls `action` `count` times in concurrent batches of 1, 2, 4…, stopping after a batch with a failure. Returns the
-/// number of calls that created something, and the first failure.
-pub(super) async fn slow_start_batch<F, E>(count: usize, action: impl Fn() -> F) -> (usize, Result<(), E>)
+/// Maximum number of concurrent calls.
+const MAX_BATCH_SIZE: usize = 500;
+
+/// Calls `action` with 0 to `count` - 1 in concurrent batches of 1, 2, 4…, stopping after a batch with a failure.
+/// Returns the number of calls that returned true, and the first failure.
+pub(crate) async fn slow_start_batch<F, E>(count: usize, action: impl Fn(usize) -> F) -> (usize, Result<(), E>)
 where
     F: Future<Output = Result<bool, E>>,
 {
-    let (mut made, mut left, mut size) = (0, count, 1);
-    while left > 0 {
-        size = size.min(left);
-        let results = join_all((0..size).map(|_| action())).await;
+    let (mut made, mut next, mut size) = (0, 0, 1);
+    while next < count {
+        size = size.min(count - next).min(MAX_BATCH_SIZE);
+        let results = join_all((next..next + size).map(&action)).await;
         made += results.iter().filter(|result| matches!(result, Ok(true))).count();
         if let Some(Err(error)) = results.into_iter().find(Result::is_err) {
             return (made, Err(error));
         }
-        left -= size;
+        next += size;
         size *= 2;
     }
     (made, Ok(()))
@@ -31,7 +34,7 @@ mod tests {
     /// Runs `count` calls that fail from number `fails_from` on.
     async fn check(count: usize, fails_from: usize, calls_made: usize, made: usize) {
         let calls = Cell::new(0);
-        let action = || {
+        let action = |_| {
             calls.set(calls.get() + 1);
             let call = calls.get();
             async move { if call >= fails_from { Err(call) } else { Ok(true) } }
