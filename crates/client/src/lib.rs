@@ -27,4 +27,5 @@ pub use indexer::ResourceEvent;
 pub use informer::{SharedInformer, SharedInformerFactory};
 pub use leader_election::{LeaderElectionConfig, LeaderElector};
 pub use panics;
+pub use rate_limiter::BackoffBounds;
 pub use work_queue::{RequeueAction, WorkQueue};

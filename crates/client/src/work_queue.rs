@@ -15,7 +15,7 @@ use tracing::Instrument;
 
 use panics::contain_panic;
 
-use crate::rate_limiter::ItemBackoff;
+use crate::rate_limiter::{BackoffBounds, ItemBackoff};
 
 /// A deduplicating, rate-limited queue. Cheap to clone.
 ///
@@ -63,12 +63,17 @@ impl<K> Clone for WorkQueue<K> {
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Creates an empty queue of the controller `name`, with upstream's back-off: 5 ms doubling up to 1000 s per key.
     pub fn new(name: &'static str) -> Self {
+        Self::with_backoff(name, BackoffBounds::DEFAULT)
+    }
+
+    /// Creates an empty queue of the controller `name` with another back-off.
+    pub fn with_backoff(name: &'static str, bounds: BackoffBounds) -> Self {
         let state = WorkQueueState {
             waiting: VecDeque::new(),
             dirty: HashSet::new(),
             processing: HashSet::new(),
             delayed: HashMap::new(),
-            backoff: ItemBackoff::default(),
+            backoff: ItemBackoff::new(bounds),
         };
         Self { shared: Arc::new(WorkQueueShared { name, state: Mutex::new(state), ready: Notify::new() }) }
     }

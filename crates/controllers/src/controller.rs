@@ -5,7 +5,7 @@
 
 use std::{fmt, hash::Hash, sync::Arc};
 
-use client::{RequeueAction, ResourceEvent, SharedInformer, WorkQueue, informer::CachedObject};
+use client::{BackoffBounds, RequeueAction, ResourceEvent, SharedInformer, WorkQueue, informer::CachedObject};
 use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,8 @@ pub(crate) trait Controller: Send + Sync + Sized + 'static {
     type Error: fmt::Display + Send + 'static;
     /// Number of concurrent syncs, unless the options have another.
     const WORKERS: usize;
+    /// Back-off of failed syncs.
+    const BACKOFF: BackoffBounds = BackoffBounds::DEFAULT;
 
     /// Adds the indexes and event handlers of the watched informers.
     fn watch(&self, watches: &mut ControllerWatches<Self>);
@@ -78,7 +80,7 @@ pub(crate) async fn run_controller<C: Controller>(
     build: impl FnOnce(WorkQueue<C::Key>) -> C,
 ) {
     let workers = context.options.concurrent_syncs.get(context.name).copied().unwrap_or(C::WORKERS);
-    let queue = WorkQueue::new(context.name);
+    let queue = WorkQueue::with_backoff(context.name, C::BACKOFF);
     let controller = Arc::new(build(queue.clone()));
     let mut watches = ControllerWatches {
         controller: controller.clone(),

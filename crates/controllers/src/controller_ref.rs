@@ -191,48 +191,86 @@ where
     O: CachedObject + Resource<Scope = NamespaceResourceScope>,
     K: CachedObject + Resource<Scope = NamespaceResourceScope>,
 {
-    claim_objects_if(client, owner, |object| selector_matches(selector, object), objects).await
+    let matches = |object: &ObjectMeta| selector_matches(selector, object);
+    ObjectClaim { client, owner, finalizers: &[] }.claim_if(matches, objects).await
 }
 
-/// Like [`claim_objects`], with any condition on an object's metadata. Every object is tried before the first failure is
-/// returned.
-pub(crate) async fn claim_objects_if<O, K>(
-    client: &Client,
-    owner: &O,
-    matches: impl Fn(&ObjectMeta) -> bool + Send,
-    objects: Vec<Arc<K>>,
-) -> Result<Vec<Arc<K>>, kube::Error>
-where
-    O: CachedObject + Resource<Scope = NamespaceResourceScope>,
-    K: CachedObject + Resource<Scope = NamespaceResourceScope>,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), owner.meta().namespace.as_deref().unwrap_or(""));
-    let (mut owned, mut failure, mut may_adopt) = (Vec::new(), None, None);
-    for object in objects {
-        let claimed = match claim_action(owner.meta(), matches(object.meta()), object.meta()) {
-            ClaimAction::Ignore => Ok(None),
-            ClaimAction::Keep => Ok(Some(object)),
-            ClaimAction::Release => release_object(&api, owner.meta(), object.meta()).await.map(|()| None),
-            ClaimAction::Adopt => {
-                let checked = match may_adopt {
-                    None => check_can_adopt(client, owner).await,
-                    Some(_) => Ok(()),
-                };
-                may_adopt = may_adopt.or(Some(checked.is_ok()));
-                match checked {
-                    Ok(()) if may_adopt == Some(true) => {
-                        adopt_object(&api, new_controller_ref(owner), object.meta()).await
+/// The claim of a controller on objects that match its condition.
+pub(crate) struct ObjectClaim<'a, O> {
+    pub(crate) client: &'a Client,
+    pub(crate) owner: &'a O,
+    /// Added to adopted objects and removed from released ones.
+    pub(crate) finalizers: &'a [&'a str],
+}
+
+impl<O: CachedObject + Resource<Scope = NamespaceResourceScope>> ObjectClaim<'_, O> {
+    /// Returns the `objects` that belong to the owner, adopting matching orphans and releasing those that no longer
+    /// match. Every object is tried before the first failure is returned.
+    pub(crate) async fn claim_if<K>(
+        &self,
+        matches: impl Fn(&ObjectMeta) -> bool + Send,
+        objects: Vec<Arc<K>>,
+    ) -> Result<Vec<Arc<K>>, kube::Error>
+    where
+        K: CachedObject + Resource<Scope = NamespaceResourceScope>,
+    {
+        let owner = self.owner.meta();
+        let api: Api<K> = Api::namespaced(self.client.clone(), owner.namespace.as_deref().unwrap_or(""));
+        let (mut owned, mut failure, mut may_adopt) = (Vec::new(), None, None);
+        for object in objects {
+            let claimed = match claim_action(owner, matches(object.meta()), object.meta()) {
+                ClaimAction::Ignore => Ok(None),
+                ClaimAction::Keep => Ok(Some(object)),
+                ClaimAction::Release => self.release_object(&api, object.meta()).await.map(|()| None),
+                ClaimAction::Adopt => {
+                    let checked = match may_adopt {
+                        None => check_can_adopt(self.client, self.owner).await,
+                        Some(_) => Ok(()),
+                    };
+                    may_adopt = may_adopt.or(Some(checked.is_ok()));
+                    match checked {
+                        Ok(()) if may_adopt == Some(true) => self.adopt_object(&api, object.meta()).await,
+                        checked => checked.map(|()| None),
                     }
-                    checked => checked.map(|()| None),
                 }
+            };
+            match claimed {
+                Ok(object) => owned.extend(object),
+                Err(error) => failure = failure.or(Some(error)),
             }
-        };
-        match claimed {
-            Ok(object) => owned.extend(object),
-            Err(error) => failure = failure.or(Some(error)),
+        }
+        failure.map_or(Ok(owned), Err)
+    }
+
+    /// Makes the owner the controller of an orphan; `None` if the object is gone.
+    async fn adopt_object<K: CachedObject>(
+        &self,
+        api: &Api<K>,
+        object: &ObjectMeta,
+    ) -> Result<Option<Arc<K>>, kube::Error> {
+        let mut metadata = json!({"uid": object.uid, "ownerReferences": [new_controller_ref(self.owner)]});
+        if !self.finalizers.is_empty() {
+            metadata["finalizers"] = json!(self.finalizers);
+        }
+        match patch_object(api, object, json!({"metadata": metadata})).await {
+            Ok(adopted) => Ok(Some(Arc::new(adopted))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
         }
     }
-    failure.map_or(Ok(owned), Err)
+
+    /// Removes the reference to the owner. The object may be gone, recreated or released already.
+    async fn release_object<K: CachedObject>(&self, api: &Api<K>, object: &ObjectMeta) -> Result<(), kube::Error> {
+        let gone = json!([{"$patch": "delete", "uid": self.owner.meta().uid}]);
+        let mut metadata = json!({"uid": object.uid, "ownerReferences": gone});
+        if !self.finalizers.is_empty() {
+            metadata["$deleteFromPrimitiveList/finalizers"] = json!(self.finalizers);
+        }
+        match patch_object(api, object, json!({"metadata": metadata})).await {
+            Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reads the owner from the server, because the cache may not show its deletion yet. Fails with a conflict if it was
@@ -249,32 +287,6 @@ where
     }
     let message = format!("{kind} {namespace}/{name} was deleted or replaced and cannot adopt");
     Err(kube::Error::Api(Box::new(Status::failure(&message, "Conflict").with_code(409))))
-}
-
-/// Makes `owner` the controller of an orphan; `None` if the object is gone.
-async fn adopt_object<K: CachedObject>(
-    api: &Api<K>,
-    owner: OwnerReference,
-    object: &ObjectMeta,
-) -> Result<Option<Arc<K>>, kube::Error> {
-    match patch_object(api, object, json!({"metadata": {"uid": object.uid, "ownerReferences": [owner]}})).await {
-        Ok(adopted) => Ok(Some(Arc::new(adopted))),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes the reference to `owner`. The object may be gone, recreated or released already.
-async fn release_object<K: CachedObject>(
-    api: &Api<K>,
-    owner: &ObjectMeta,
-    object: &ObjectMeta,
-) -> Result<(), kube::Error> {
-    let gone = json!([{"$patch": "delete", "uid": owner.uid}]);
-    match patch_object(api, object, json!({"metadata": {"uid": object.uid, "ownerReferences": gone}})).await {
-        Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Patches an object; the patch contains its uid, so that a recreated object is refused.

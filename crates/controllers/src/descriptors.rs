@@ -6,11 +6,11 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    ControllerContext, attach_detach, cluster_role_aggregation, daemonset, deployment, ephemeral_volume,
-    garbage_collector, namespace, node_lifecycle, persistent_volume, pod_gc, replicaset, resource_claim, resource_quota,
-    root_ca_publisher, service_account, statefulset,
+    ControllerContext, attach_detach, cluster_role_aggregation, cronjob, daemonset, deployment, disruption,
+    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume, pod_gc, replicaset,
+    resource_claim, resource_quota, root_ca_publisher, service_account, statefulset,
     storage_protection::{self, ProtectedResource},
-    validating_admission_policy_status, volume_expander,
+    ttl_after_finished, validating_admission_policy_status, volume_expander,
 };
 
 /// Starts a controller, which runs until its context's shutdown.
@@ -312,6 +312,61 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             EVENTS,
         ],
         start: |context| validating_admission_policy_status::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "job-controller",
+        aliases: &["job"],
+        off_by_default: false,
+        service_account: "job-controller",
+        rules: &[
+            "get,list,patch,update,watch batch jobs",
+            "update batch jobs/status",
+            "update batch jobs/finalizers",
+            "create,delete,list,patch,watch core pods",
+            EVENTS,
+        ],
+        start: |context| job::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "ttl-after-finished-controller",
+        aliases: &["ttl-after-finished"],
+        off_by_default: false,
+        service_account: "ttl-after-finished-controller",
+        rules: &["delete,get,list,watch batch jobs", EVENTS],
+        start: |context| ttl_after_finished::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "cronjob-controller",
+        aliases: &["cronjob"],
+        off_by_default: false,
+        service_account: "cronjob-controller",
+        rules: &[
+            "get,list,update,watch batch cronjobs",
+            "create,delete,get,list,patch,update,watch batch jobs",
+            "update batch cronjobs/status",
+            "update batch cronjobs/finalizers",
+            "delete,list,watch core pods",
+            EVENTS,
+        ],
+        start: |context| cronjob::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "disruption-controller",
+        aliases: &["disruption"],
+        off_by_default: false,
+        service_account: "disruption-controller",
+        rules: &[
+            "get,list,watch apps,extensions deployments",
+            "get,list,watch apps,extensions replicasets",
+            "get,list,watch core replicationcontrollers",
+            "get,list,watch policy poddisruptionbudgets",
+            "get,list,watch apps statefulsets",
+            "update policy poddisruptionbudgets/status",
+            "patch,update core pods/status",
+            "get * */scale",
+            EVENTS,
+        ],
+        start: |context| disruption::run(context).boxed(),
     },
 ];
 

@@ -1,7 +1,6 @@
 //! replicaset-controller and replicationcontroller-controller: maintain the number of pods of a ReplicaSet or
 //! ReplicationController.
 
-mod pod_ranking;
 mod replica_owner;
 mod status;
 
@@ -27,6 +26,7 @@ use crate::{
     object_key::ObjectKey,
     pod_availability,
     pod_control::{PodControl, pod_from_template},
+    pod_ranking,
     slow_start::slow_start_batch,
 };
 

@@ -106,7 +106,9 @@ impl StatefulSetController {
     async fn claim_pods(&self, set: &StatefulSet, selector: &Selector) -> Result<Vec<Arc<Pod>>, kube::Error> {
         let candidates = controller_ref::claim_candidates(&self.writer.pods, &set.metadata);
         let matches = |pod: &_| controller_ref::selector_matches(selector, pod) && identity::is_member(set, pod);
-        controller_ref::claim_objects_if(&self.writer.client, set, matches, candidates).await
+        controller_ref::ObjectClaim { client: &self.writer.client, owner: set, finalizers: &[] }
+            .claim_if(matches, candidates)
+            .await
     }
 
     /// Acts on the pods, writes the status and deletes excess revisions, even if an earlier step failed.

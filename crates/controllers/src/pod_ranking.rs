@@ -1,4 +1,4 @@
-//! Selects the pods to delete when scaling down, as upstream's `ActivePodsWithRanks`.
+//! Orders pods for deletion when scaling down, as upstream's `ActivePods` and `ActivePodsWithRanks`.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::pod_availability::{is_pod_active, is_pod_ready, pod_phase, pod_ready_since};
 
 /// Returns the `count` pods to delete first. `related` are pods that count as neighbours on a node.
-pub(super) fn pods_to_delete(
+pub(crate) fn pods_to_delete(
     mut pods: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
     count: usize,
@@ -41,6 +41,25 @@ fn compare_pods(a: &Pod, b: &Pod, neighbours: &dyn Fn(&Pod) -> usize, now: Times
         .then_with(|| max_restarts(b).cmp(&max_restarts(a)))
         .then_with(|| logarithmic_age(creation_time(a), now).cmp(&logarithmic_age(creation_time(b), now)))
         .then_with(|| a.metadata.uid.cmp(&b.metadata.uid))
+}
+
+/// Sorts pods so that those to delete first come first: unassigned, pending, not ready, recently ready, more restarts,
+/// recently created. The order of equal pods is kept.
+pub(crate) fn sort_active_pods(pods: &mut [Arc<Pod>]) {
+    let assigned = |pod: &Pod| !node_name(pod).is_empty();
+    // An absent time counts as the most recent.
+    let recent_first = |a: Option<Timestamp>, b: Option<Timestamp>| {
+        (a.is_some(), std::cmp::Reverse(a)).cmp(&(b.is_some(), std::cmp::Reverse(b)))
+    };
+    pods.sort_by(|a, b| {
+        assigned(a)
+            .cmp(&assigned(b))
+            .then_with(|| phase_order(a).cmp(&phase_order(b)))
+            .then_with(|| is_pod_ready(a).cmp(&is_pod_ready(b)))
+            .then_with(|| recent_first(pod_ready_since(a), pod_ready_since(b)))
+            .then_with(|| max_restarts(b).cmp(&max_restarts(a)))
+            .then_with(|| recent_first(creation_time(a), creation_time(b)))
+    });
 }
 
 fn node_name(pod: &Pod) -> &str {

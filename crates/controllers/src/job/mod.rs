@@ -1,0 +1,301 @@
+//! job-controller: runs the pods of a Job until enough of them succeed or too many fail, and counts each exactly once.
+
+mod backoff;
+mod intervals;
+mod manage;
+mod pods;
+mod policies;
+mod spec;
+mod state;
+mod stores;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod tracking;
+
+use std::{sync::Arc, time::Duration};
+
+use client::{
+    ApiErrorExt, BackoffBounds, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer,
+    WorkQueue,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{Client, Resource, core::Selector};
+
+use self::{
+    pods::{has_tracking_finalizer, pod_uid},
+    spec::is_managed_externally,
+    stores::JobMemory,
+    sync::ignore_not_found,
+};
+use crate::{
+    ControllerContext,
+    controller::{Controller, ControllerWatches, run_controller},
+    controller_ref,
+    job_conditions::is_job_finished,
+    object_key::ObjectKey,
+};
+
+/// Delay that collects pod events and status updates into one sync.
+const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
+/// Index of Jobs by namespace, to find adopters of an orphaned pod.
+const BY_NAMESPACE: &str = "namespace";
+
+/// A key of the work queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum JobQueueKey {
+    /// A Job to sync.
+    Job(ObjectKey),
+    /// A pod without a Job that would remove its finalizer.
+    OrphanPod(ObjectKey),
+    /// Pods of a finished or deleted Job, by its uid.
+    PodsOfJob(String),
+}
+
+/// A Job could not be synced.
+#[derive(Debug, thiserror::Error)]
+enum JobSyncError {
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    #[error("the Job has no valid selector")]
+    Selector,
+}
+
+struct JobController {
+    client: Client,
+    jobs: SharedInformer<Job>,
+    pods: SharedInformer<Pod>,
+    queue: WorkQueue<JobQueueKey>,
+    expectations: ControllerExpectations,
+    memory: JobMemory,
+    recorder: EventRecorder,
+}
+
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let build = |queue| JobController {
+        jobs: context.informers.informer_for(),
+        pods: context.informers.informer_for(),
+        queue,
+        expectations: ControllerExpectations::new(),
+        memory: JobMemory::default(),
+        recorder: EventRecorder::new(context.client.clone(), "job-controller", None),
+        client: context.client.clone(),
+    };
+    run_controller(&context, build).await;
+}
+
+impl Controller for JobController {
+    type Key = JobQueueKey;
+    type Error = JobSyncError;
+    const WORKERS: usize = 5;
+    const BACKOFF: BackoffBounds = BackoffBounds { base: Duration::from_secs(1), max: Duration::from_secs(60) };
+
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
+        controller_ref::index_by_controller(&self.pods);
+        self.jobs.add_index(BY_NAMESPACE, |job| job.metadata.namespace.iter().cloned().collect());
+        watches.add(&self.jobs, |this, event, _| this.handle_job_event(event));
+        watches.add(&self.pods, |this, event, _| this.handle_pod_event(event));
+    }
+
+    async fn sync(&self, key: &JobQueueKey) -> Result<RequeueAction, JobSyncError> {
+        match key {
+            JobQueueKey::Job(key) => return self.sync_job(key).await,
+            JobQueueKey::OrphanPod(key) => {
+                if let Some(pod) = self.pods.get(&key.namespace, &key.name) {
+                    self.sync_orphan_pod(&pod).await?;
+                }
+            }
+            JobQueueKey::PodsOfJob(uid) => {
+                for pod in controller_ref::controlled_objects(&self.pods, uid) {
+                    self.sync_orphan_pod(&pod).await?;
+                }
+            }
+        }
+        Ok(RequeueAction::AwaitChange)
+    }
+}
+
+impl JobController {
+    fn handle_job_event(&self, event: &ResourceEvent<Job>) {
+        let job = event.object();
+        let key = ObjectKey::from_object(job.as_ref());
+        match event {
+            ResourceEvent::Added(_) => self.queue.add(JobQueueKey::Job(key)),
+            ResourceEvent::Deleted(_) => {
+                self.memory.forget(&key);
+                self.enqueue_pods_of(job);
+                self.queue.add(JobQueueKey::Job(key));
+            }
+            // All finalizers are gone before a Job is marked as finished; this is a second line of defence.
+            ResourceEvent::Updated { new, .. } if is_job_finished(new) => {
+                self.enqueue_pods_of(new);
+                self.queue.add(JobQueueKey::Job(key));
+            }
+            ResourceEvent::Updated { old, new } => {
+                let delay = match old.metadata.generation == new.metadata.generation {
+                    true => SYNC_BATCH_PERIOD,
+                    false => Duration::ZERO,
+                };
+                self.queue.add_after(JobQueueKey::Job(key.clone()), delay);
+                if let Some(delay) = changed_deadline(old, new) {
+                    self.queue.add_after(JobQueueKey::Job(key), delay);
+                }
+            }
+        }
+    }
+
+    fn enqueue_pods_of(&self, job: &Job) {
+        self.queue.add(JobQueueKey::PodsOfJob(job.metadata.uid.clone().unwrap_or_default()));
+    }
+
+    fn handle_pod_event(&self, event: &ResourceEvent<Pod>) {
+        let pod = event.object();
+        match event {
+            ResourceEvent::Deleted(_) => self.handle_pod_deletion(pod, true),
+            _ if pod.metadata.deletion_timestamp.is_some() => self.handle_pod_deletion(pod, false),
+            ResourceEvent::Added(_) => self.handle_pod_creation(pod),
+            ResourceEvent::Updated { old, new } => self.handle_pod_update(old, new),
+        }
+    }
+
+    fn handle_pod_creation(&self, pod: &Pod) {
+        match controller_ref::controller_of(&pod.metadata) {
+            Some(owner) => {
+                if let Some((key, _)) = self.resolve_controller_ref(&pod.metadata, owner) {
+                    self.expectations.creation_observed(&key.to_string());
+                    self.enqueue_batched(key);
+                }
+            }
+            None => {
+                self.enqueue_orphan_pod(pod);
+                self.enqueue_adopters(&pod.metadata);
+            }
+        }
+    }
+
+    fn handle_pod_update(&self, old: &Pod, new: &Pod) {
+        let (before, after) =
+            (controller_ref::controller_of(&old.metadata), controller_ref::controller_of(&new.metadata));
+        let changed = before != after;
+        let previous = before.filter(|_| changed);
+        for (meta, owner) in
+            previous.map(|owner| (&old.metadata, owner)).into_iter().chain(after.map(|owner| (&new.metadata, owner)))
+        {
+            if let Some((key, _)) = self.resolve_controller_ref(meta, owner) {
+                if !has_tracking_finalizer(new) {
+                    self.memory.removal_observed(&key, new);
+                }
+                self.enqueue_batched(key);
+            }
+        }
+        if after.is_none() {
+            self.enqueue_orphan_pod(new);
+            if changed || old.metadata.labels != new.metadata.labels {
+                self.enqueue_adopters(&new.metadata);
+            }
+        }
+    }
+
+    /// Observes a deletion once it begins, so that the replacement need not wait for the grace period.
+    fn handle_pod_deletion(&self, pod: &Pod, is_final: bool) {
+        let owner = controller_ref::controller_of(&pod.metadata);
+        let job = owner.and_then(|owner| self.resolve_controller_ref(&pod.metadata, owner));
+        match job.filter(|(_, job)| !is_job_finished(job)) {
+            Some((key, _)) => {
+                self.expectations.deletion_observed(&key.to_string(), pod_uid(pod));
+                if is_final || !has_tracking_finalizer(pod) {
+                    self.memory.removal_observed(&key, pod);
+                }
+                self.enqueue_batched(key);
+            }
+            None => self.enqueue_orphan_pod(pod),
+        }
+    }
+
+    fn resolve_controller_ref(&self, pod: &ObjectMeta, owner: &OwnerReference) -> Option<(ObjectKey, Arc<Job>)> {
+        if owner.kind != Job::kind(&()) {
+            return None;
+        }
+        let job = self.jobs.get(pod.namespace.as_deref().unwrap_or(""), &owner.name)?;
+        (job.metadata.uid.as_ref() == Some(&owner.uid)).then(|| (ObjectKey::from_object(job.as_ref()), job))
+    }
+
+    fn enqueue_batched(&self, key: ObjectKey) {
+        self.queue.add_after(JobQueueKey::Job(key), SYNC_BATCH_PERIOD);
+    }
+
+    fn enqueue_orphan_pod(&self, pod: &Pod) {
+        if has_tracking_finalizer(pod) {
+            self.queue.add(JobQueueKey::OrphanPod(ObjectKey::from_object(pod)));
+        }
+    }
+
+    fn enqueue_adopters(&self, pod: &ObjectMeta) {
+        for job in self.jobs.by_index(BY_NAMESPACE, pod.namespace.as_deref().unwrap_or("")) {
+            let selector = job.spec.as_ref().and_then(|spec| spec.selector.clone());
+            let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
+            if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, pod)) {
+                self.enqueue_batched(ObjectKey::from_object(job.as_ref()));
+            }
+        }
+    }
+
+    async fn sync_job(&self, key: &ObjectKey) -> Result<RequeueAction, JobSyncError> {
+        let Some(job) = self.jobs.get(&key.namespace, &key.name) else {
+            self.expectations.forget(&key.to_string());
+            self.memory.forget(key);
+            return Ok(RequeueAction::AwaitChange);
+        };
+        if self.memory.is_stale(key, &job) {
+            return Ok(RequeueAction::Backoff);
+        }
+        if is_managed_externally(&job) {
+            return Ok(RequeueAction::AwaitChange);
+        }
+        if is_job_finished(&job) {
+            self.memory.forget(key);
+            return Ok(RequeueAction::AwaitChange);
+        }
+        let Some(spec) = job.spec.clone().filter(|_| !self.memory.is_finished(key, &job)) else {
+            return Ok(RequeueAction::AwaitChange);
+        };
+        if !spec::has_known_completion_mode(&spec) {
+            let message = "Skipped Job sync because completion mode is unknown";
+            self.recorder.record_warning(job.object_ref(&()), "UnknownCompletionMode", message);
+            return Ok(RequeueAction::AwaitChange);
+        }
+        match sync::sync_job(self, key, job, spec).await {
+            // The cache is stale.
+            Err(JobSyncError::Api(error)) if error.is_conflict() => Ok(RequeueAction::Backoff),
+            result => result.map(|()| RequeueAction::AwaitChange),
+        }
+    }
+
+    /// Removes the tracking finalizer unless a sync of the pod's Job will do so.
+    async fn sync_orphan_pod(&self, pod: &Pod) -> Result<(), kube::Error> {
+        if let Some(owner) = controller_ref::controller_of(&pod.metadata) {
+            if owner.kind != Job::kind(&()) || owner.api_version != Job::api_version(&()) {
+                return Ok(());
+            }
+            let job = self.resolve_controller_ref(&pod.metadata, owner);
+            if job.is_some_and(|(_, job)| is_managed_externally(&job) || !is_job_finished(&job)) {
+                return Ok(());
+            }
+        }
+        ignore_not_found(self.remove_finalizer(pod).await)
+    }
+}
+
+/// Returns the time until an `activeDeadlineSeconds` that changed.
+fn changed_deadline(old: &Job, new: &Job) -> Option<Duration> {
+    let deadline = |job: &Job| job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
+    let seconds = deadline(new).filter(|_| deadline(old) != deadline(new))?;
+    let start = new.status.as_ref()?.start_time.as_ref()?.0;
+    let left = SignedDuration::from_secs(seconds) - Timestamp::now().duration_since(start);
+    Some(Duration::try_from(left).unwrap_or_default())
+}
