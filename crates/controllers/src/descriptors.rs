@@ -6,11 +6,13 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    ControllerContext, attach_detach, cluster_role_aggregation, cronjob, daemonset, deployment, disruption,
-    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume, pod_gc, replicaset,
-    resource_claim, resource_quota, root_ca_publisher, service_account, statefulset,
+    ControllerContext, attach_detach, bootstrap_token, certificate_signing_request, cluster_role_aggregation, cronjob,
+    daemonset, deployment, disruption, endpoints, endpointslice, endpointslice_mirroring, ephemeral_volume,
+    garbage_collector, job, namespace, node_ipam, node_lifecycle, persistent_volume, pod_gc, replicaset,
+    resource_claim, resource_quota, root_ca_publisher, service_account, service_account_token, service_cidrs,
+    statefulset,
     storage_protection::{self, ProtectedResource},
-    ttl_after_finished, validating_admission_policy_status, volume_expander,
+    taint_eviction, ttl, ttl_after_finished, validating_admission_policy_status, volume_expander,
 };
 
 /// Starts a controller, which runs until its context's shutdown.
@@ -34,6 +36,25 @@ pub(crate) struct ControllerDescriptor {
 }
 
 const EVENTS: &str = "create,patch,update core,events.k8s.io events";
+
+/// Rules of the service account that the CertificateSigningRequest controllers share.
+const CERTIFICATE_RULES: &[&str] = &[
+    "delete,get,list,watch certificates.k8s.io certificatesigningrequests",
+    "update certificates.k8s.io certificatesigningrequests/approval,certificatesigningrequests/status",
+    "approve certificates.k8s.io signers named kubernetes.io/kube-apiserver-client-kubelet",
+    "sign certificates.k8s.io signers named kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving,kubernetes.io/legacy-unknown",
+    "create authorization.k8s.io subjectaccessreviews",
+    EVENTS,
+];
+
+/// Rules of the service account that the node controllers share.
+const NODE_RULES: &[&str] = &[
+    "delete,get,list,patch,update,watch core nodes",
+    "patch,update core nodes/status",
+    "patch,update core pods/status",
+    "delete,get,list,watch core pods",
+    EVENTS,
+];
 
 /// All controllers.
 pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
@@ -157,13 +178,7 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
         aliases: &["nodelifecycle"],
         off_by_default: false,
         service_account: "node-controller",
-        rules: &[
-            "delete,get,list,patch,update,watch core nodes",
-            "patch,update core nodes/status",
-            "patch,update core pods/status",
-            "delete,get,list,watch core pods",
-            EVENTS,
-        ],
+        rules: NODE_RULES,
         start: |context| node_lifecycle::run(context).boxed(),
     },
     ControllerDescriptor {
@@ -367,6 +382,143 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             EVENTS,
         ],
         start: |context| disruption::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "endpoints-controller",
+        aliases: &["endpoint"],
+        off_by_default: false,
+        service_account: "endpoint-controller",
+        rules: &[
+            "get,list,watch core pods,services",
+            "create,delete,get,list,update,watch core endpoints",
+            "create core endpoints/restricted",
+            EVENTS,
+        ],
+        start: |context| endpoints::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "endpointslice-controller",
+        aliases: &["endpointslice"],
+        off_by_default: false,
+        service_account: "endpointslice-controller",
+        rules: &[
+            "get,list,watch core nodes,pods,services",
+            "update core services/finalizers",
+            "create,delete,get,list,update,watch discovery.k8s.io endpointslices",
+            EVENTS,
+        ],
+        start: |context| endpointslice::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "endpointslice-mirroring-controller",
+        aliases: &["endpointslicemirroring"],
+        off_by_default: false,
+        service_account: "endpointslicemirroring-controller",
+        rules: &[
+            "get,list,watch core endpoints,services",
+            "update core services/finalizers",
+            "update core endpoints/finalizers",
+            "create,delete,get,list,update,watch discovery.k8s.io endpointslices",
+            EVENTS,
+        ],
+        start: |context| endpointslice_mirroring::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "certificatesigningrequest-signing-controller",
+        aliases: &["csrsigning"],
+        off_by_default: false,
+        service_account: "certificate-controller",
+        rules: CERTIFICATE_RULES,
+        start: |context| certificate_signing_request::signer::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "certificatesigningrequest-approving-controller",
+        aliases: &["csrapproving"],
+        off_by_default: false,
+        service_account: "certificate-controller",
+        rules: CERTIFICATE_RULES,
+        start: |context| certificate_signing_request::approver::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "certificatesigningrequest-cleaner-controller",
+        aliases: &["csrcleaner"],
+        off_by_default: false,
+        service_account: "certificate-controller",
+        rules: CERTIFICATE_RULES,
+        start: |context| certificate_signing_request::cleaner::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "serviceaccount-token-controller",
+        aliases: &["serviceaccount-token"],
+        off_by_default: false,
+        service_account: "tokens-controller",
+        rules: &[],
+        start: |context| service_account_token::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "legacy-serviceaccount-token-cleaner-controller",
+        aliases: &["legacy-service-account-token-cleaner"],
+        off_by_default: false,
+        service_account: "legacy-service-account-token-cleaner",
+        rules: &[
+            "get core configmaps named kube-apiserver-legacy-service-account-token-tracking",
+            "delete,patch core secrets",
+        ],
+        start: |context| service_account_token::legacy_cleaner::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "bootstrap-signer-controller",
+        aliases: &["bootstrapsigner"],
+        off_by_default: true,
+        service_account: "bootstrap-signer",
+        rules: &[],
+        start: |context| bootstrap_token::signer::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "token-cleaner-controller",
+        aliases: &["tokencleaner"],
+        off_by_default: true,
+        service_account: "token-cleaner",
+        rules: &[],
+        start: |context| bootstrap_token::cleaner::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "ttl-controller",
+        aliases: &["ttl"],
+        off_by_default: false,
+        service_account: "ttl-controller",
+        rules: &["list,patch,update,watch core nodes", EVENTS],
+        start: |context| ttl::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "taint-eviction-controller",
+        aliases: &[],
+        off_by_default: false,
+        service_account: "node-controller",
+        rules: NODE_RULES,
+        start: |context| taint_eviction::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "node-ipam-controller",
+        aliases: &["nodeipam"],
+        off_by_default: false,
+        service_account: "node-controller",
+        rules: NODE_RULES,
+        start: |context| node_ipam::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "service-cidr-controller",
+        aliases: &[],
+        off_by_default: false,
+        service_account: "service-cidrs-controller",
+        rules: &[
+            "get,list,patch,update,watch networking.k8s.io servicecidrs",
+            "patch,update networking.k8s.io servicecidrs/finalizers",
+            "patch,update networking.k8s.io servicecidrs/status",
+            "get,list,watch networking.k8s.io ipaddresses",
+            EVENTS,
+        ],
+        start: |context| service_cidrs::run(context).boxed(),
     },
 ];
 

@@ -48,7 +48,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     ),
     ("panics", &[]),
     ("client", &["api", "panics"]),
-    ("controllers", &["api", "client", "expressions"]),
+    ("controllers", &["api", "authn", "client", "expressions"]),
     ("scheduler", &["api", "client"]),
     ("runtime", &["sys"]),
     ("cni", &["sys"]),
