@@ -14,6 +14,7 @@ mod indexer;
 pub mod informer;
 pub mod leader_election;
 pub mod metrics;
+mod queue_metrics;
 mod rate_limiter;
 pub mod service_account_client;
 pub mod transport;

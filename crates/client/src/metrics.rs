@@ -9,6 +9,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use crate::queue_metrics;
+
 /// Values of all metrics by label.
 struct ComponentMetrics {
     leader_status: BTreeMap<String, bool>,
@@ -41,6 +43,7 @@ pub fn render_component_metrics() -> String {
         ("leader_election_master_status", "gauge", help),
         metrics.leader_status.iter().map(|(name, leads)| (format!("name=\"{name}\""), u64::from(*leads))),
     );
+    queue_metrics::render_queue_metrics(&mut text);
     text
 }
 

@@ -2,20 +2,23 @@
 //! back-off.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     fmt::{self, Debug, Display},
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, Weak, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::{sync::Notify, task::AbortHandle, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use panics::contain_panic;
 
-use crate::rate_limiter::{BackoffBounds, ItemBackoff};
+use crate::{
+    queue_metrics::QueueMetrics,
+    rate_limiter::{BackoffBounds, ItemBackoff},
+};
 
 /// A deduplicating, rate-limited queue. Cheap to clone.
 ///
@@ -29,19 +32,31 @@ struct WorkQueueShared<K> {
     name: &'static str,
     state: Mutex<WorkQueueState<K>>,
     ready: Notify,
+    /// Wakes the timer when an earlier delay was added.
+    timer_changed: Notify,
+    metrics: Arc<QueueMetrics>,
 }
 
 struct WorkQueueState<K> {
     /// Keys for `next_key`. Every one is in `dirty` and not in `processing`.
     waiting: VecDeque<K>,
-    /// Keys that need processing, whether queued or to be queued after the current sync.
-    dirty: HashSet<K>,
+    /// Keys that need processing, whether queued or to be queued after the current sync, and since when.
+    dirty: HashMap<K, Instant>,
     /// Keys handed out and not yet `done`.
     processing: HashSet<K>,
     /// Keys to be added later, each once at the earliest requested time.
-    delayed: HashMap<K, (Instant, AbortHandle)>,
+    delayed: HashMap<K, DelayOrder>,
+    /// The same keys in the order of their time.
+    timers: BTreeMap<DelayOrder, K>,
+    /// Number of delays so far, which makes their order unique.
+    delays: u64,
+    /// Whether the task that adds delayed keys was started.
+    has_timer: bool,
     backoff: ItemBackoff<K>,
 }
+
+/// The time at which a key is due, and the number of its delay.
+type DelayOrder = (Instant, u64);
 
 /// Requeue behaviour of a key after a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,21 +85,40 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     pub fn with_backoff(name: &'static str, bounds: BackoffBounds) -> Self {
         let state = WorkQueueState {
             waiting: VecDeque::new(),
-            dirty: HashSet::new(),
+            dirty: HashMap::new(),
             processing: HashSet::new(),
             delayed: HashMap::new(),
+            timers: BTreeMap::new(),
+            delays: 0,
+            has_timer: false,
             backoff: ItemBackoff::new(bounds),
         };
-        Self { shared: Arc::new(WorkQueueShared { name, state: Mutex::new(state), ready: Notify::new() }) }
+        let shared = WorkQueueShared {
+            name,
+            state: Mutex::new(state),
+            ready: Notify::new(),
+            timer_changed: Notify::new(),
+            metrics: QueueMetrics::for_queue(name),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Adds a key.
     pub fn add(&self, key: K) {
         let mut state = self.lock_state();
-        if !state.dirty.insert(key.clone()) || state.processing.contains(&key) {
+        if state.dirty.contains_key(&key) {
             return;
         }
+        state.dirty.insert(key.clone(), Instant::now());
+        self.shared.metrics.adds.fetch_add(1, Ordering::Relaxed);
+        if !state.processing.contains(&key) {
+            self.push_waiting(&mut state, key);
+        }
+    }
+
+    fn push_waiting(&self, state: &mut WorkQueueState<K>, key: K) {
         state.waiting.push_back(key);
+        self.shared.metrics.depth.fetch_add(1, Ordering::Relaxed);
         self.shared.ready.notify_one();
     }
 
@@ -93,20 +127,29 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         if delay.is_zero() {
             return self.add(key);
         }
-        let due = Instant::now() + delay;
+        let Some(due) = Instant::now().checked_add(delay) else { return };
         let mut state = self.lock_state();
-        match state.delayed.get(&key) {
-            Some((earlier, _)) if *earlier <= due => return,
-            Some((_, timer)) => timer.abort(),
+        match state.delayed.get(&key).copied() {
+            Some((earlier, _)) if earlier <= due => return,
+            Some(later) => drop(state.timers.remove(&later)),
             None => {}
         }
-        let timer = tokio::spawn(add_when_due(Arc::downgrade(&self.shared), key.clone(), due)).abort_handle();
-        state.delayed.insert(key, (due, timer));
+        let order = (due, state.delays);
+        state.delays += 1;
+        state.delayed.insert(key.clone(), order);
+        state.timers.insert(order, key);
+        if !state.has_timer {
+            state.has_timer = true;
+            tokio::spawn(add_delayed_keys(Arc::downgrade(&self.shared)));
+        } else if state.timers.first_key_value().is_some_and(|(first, _)| *first == order) {
+            self.shared.timer_changed.notify_one();
+        }
     }
 
     /// Adds a key after its back-off, which grows with every call until [`WorkQueue::forget`].
     pub fn add_rate_limited(&self, key: K) {
         let delay = self.lock_state().backoff.next_delay(key.clone());
+        self.shared.metrics.retries.fetch_add(1, Ordering::Relaxed);
         self.add_after(key, delay);
     }
 
@@ -117,10 +160,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Returns the next key, which must be given back with [`WorkQueue::done`].
     pub async fn next_key(&self) -> K {
+        self.next_ready().await.0
+    }
+
+    /// Returns the next key and the time that it waited.
+    async fn next_ready(&self) -> (K, Duration) {
         loop {
             let ready = self.shared.ready.notified();
-            if let Some(key) = self.take_ready() {
-                return key;
+            if let Some(taken) = self.take_ready() {
+                return taken;
             }
             ready.await;
         }
@@ -130,9 +178,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     pub fn done(&self, key: &K) {
         let mut state = self.lock_state();
         state.processing.remove(key);
-        if state.dirty.contains(key) {
-            state.waiting.push_back(key.clone());
-            self.shared.ready.notify_one();
+        if state.dirty.contains_key(key) {
+            self.push_waiting(&mut state, key.clone());
         }
     }
 
@@ -168,9 +215,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Fut: Future<Output = Result<RequeueAction, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        while let Some(key) = shutdown.run_until_cancelled(self.next_key()).await {
+        while let Some((key, waited)) = shutdown.run_until_cancelled(self.next_ready()).await {
+            let run = self.shared.metrics.start_sync(waited);
             let span = tracing::debug_span!("sync", controller = self.shared.name, ?key);
             self.process_key(&key, sync.as_ref()).instrument(span).await;
+            self.shared.metrics.finish_sync(run);
             self.done(&key);
         }
     }
@@ -200,12 +249,31 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    fn take_ready(&self) -> Option<K> {
+    fn take_ready(&self) -> Option<(K, Duration)> {
         let mut state = self.lock_state();
         let key = state.waiting.pop_front()?;
-        state.dirty.remove(&key);
+        self.shared.metrics.depth.fetch_sub(1, Ordering::Relaxed);
+        let waited = state.dirty.remove(&key).map_or(Duration::ZERO, |added| added.elapsed());
         state.processing.insert(key.clone());
-        Some(key)
+        Some((key, waited))
+    }
+
+    /// Adds the delayed keys that are due; returns the time of the next one.
+    fn add_due_keys(&self) -> Option<Instant> {
+        let mut due = Vec::new();
+        let next = {
+            let mut state = self.lock_state();
+            let now = Instant::now();
+            while let Some(entry) = state.timers.first_entry().filter(|entry| entry.key().0 <= now) {
+                due.push(entry.remove());
+            }
+            for key in &due {
+                state.delayed.remove(key);
+            }
+            state.timers.first_key_value().map(|((next, _), _)| *next)
+        };
+        due.into_iter().for_each(|key| self.add(key));
+        next
     }
 
     fn lock_state(&self) -> MutexGuard<'_, WorkQueueState<K>> {
@@ -222,17 +290,17 @@ impl<K: Debug> Display for KeyText<'_, K> {
     }
 }
 
-/// Adds a delayed key when it is due. Holds only a weak reference to the queue.
-async fn add_when_due<K: Clone + Eq + Hash + Send + Sync + 'static>(
-    queue: std::sync::Weak<WorkQueueShared<K>>,
-    key: K,
-    due: Instant,
-) {
-    tokio::time::sleep_until(due).await;
-    let Some(shared) = queue.upgrade() else { return };
-    let queue = WorkQueue { shared };
-    queue.lock_state().delayed.remove(&key);
-    queue.add(key);
+/// Adds delayed keys when they are due, until the queue is dropped.
+async fn add_delayed_keys<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: Weak<WorkQueueShared<K>>) {
+    /// The longest sleep, after which a dropped queue is noticed.
+    const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+    while let Some(shared) = queue.upgrade() {
+        let queue = WorkQueue { shared };
+        let latest = Instant::now() + LONGEST_SLEEP;
+        let wake = queue.add_due_keys().map_or(latest, |due| due.min(latest));
+        // An earlier delay ends the sleep.
+        let _ = tokio::time::timeout_at(wake, queue.shared.timer_changed.notified()).await;
+    }
 }
 
 #[cfg(test)]
