@@ -90,9 +90,14 @@ pub(crate) fn index_by_controller<K: CachedObject>(informer: &SharedInformer<K>)
     });
 }
 
-/// Adds the index that [`enqueue_controllers`] reads.
+/// Adds the index that [`enqueue_controllers`] and [`objects_in_namespace`] read.
 pub(crate) fn index_by_namespace<K: CachedObject>(informer: &SharedInformer<K>) {
     informer.add_index(BY_NAMESPACE, |object| object.meta().namespace.iter().cloned().collect());
+}
+
+/// Returns the objects of a namespace.
+pub(crate) fn objects_in_namespace<K: CachedObject>(informer: &SharedInformer<K>, namespace: &str) -> Vec<Arc<K>> {
+    informer.by_index(BY_NAMESPACE, namespace)
 }
 
 /// Returns the cached controller of an object, if it is of kind `K` and has the uid of the reference.

@@ -8,7 +8,7 @@ use futures::{FutureExt, future::BoxFuture};
 use crate::{
     ControllerContext, attach_detach, bootstrap_token, certificate_signing_request, cluster_role_aggregation, cronjob,
     daemonset, deployment, disruption, endpoints, endpointslice, endpointslice_mirroring, ephemeral_volume,
-    garbage_collector, job, namespace, node_ipam, node_lifecycle, persistent_volume, pod_gc, replicaset,
+    garbage_collector, job, namespace, node_ipam, node_lifecycle, persistent_volume, pod_gc, podautoscaler, replicaset,
     resource_claim, resource_quota, root_ca_publisher, service_account, service_account_token, service_cidrs,
     statefulset,
     storage_protection::{self, ProtectedResource},
@@ -382,6 +382,23 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             EVENTS,
         ],
         start: |context| disruption::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "horizontal-pod-autoscaler-controller",
+        aliases: &["horizontalpodautoscaling"],
+        off_by_default: false,
+        service_account: "horizontal-pod-autoscaler",
+        rules: &[
+            "get,list,watch autoscaling horizontalpodautoscalers",
+            "update autoscaling horizontalpodautoscalers/status",
+            "get,update * */scale",
+            "list,watch core pods",
+            "list,watch metrics.k8s.io pods",
+            "get,list,watch custom.metrics.k8s.io *",
+            "get,list,watch external.metrics.k8s.io *",
+            EVENTS,
+        ],
+        start: |context| podautoscaler::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "endpoints-controller",

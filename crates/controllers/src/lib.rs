@@ -42,6 +42,7 @@ mod pod_control;
 mod pod_disruption;
 mod pod_gc;
 mod pod_ranking;
+mod podautoscaler;
 mod replicaset;
 mod resource_claim;
 mod resource_quota;

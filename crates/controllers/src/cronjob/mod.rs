@@ -97,15 +97,15 @@ impl CronJobController {
     /// Queues the current and previous owners of a Job.
     fn handle_job_event(&self, event: &ResourceEvent<Job>, queue: &WorkQueue<ObjectKey>) {
         if let ResourceEvent::Updated { old, .. } = event {
-            self.resolve_controller_ref(&old.metadata).into_iter().for_each(|key| queue.add(key));
+            self.enqueue_owner(&old.metadata, queue);
         }
-        self.resolve_controller_ref(&event.object().metadata).into_iter().for_each(|key| queue.add(key));
+        self.enqueue_owner(&event.object().metadata, queue);
     }
 
-    fn resolve_controller_ref(&self, job: &ObjectMeta) -> Option<ObjectKey> {
-        let owner = controller_ref::controller_of(job).filter(|owner| owner.kind == CronJob::kind(&()))?;
-        let cron_job = self.cron_jobs.get(job.namespace.as_deref().unwrap_or(""), &owner.name)?;
-        (cron_job.metadata.uid.as_ref() == Some(&owner.uid)).then(|| ObjectKey::from_object(cron_job.as_ref()))
+    fn enqueue_owner(&self, job: &ObjectMeta, queue: &WorkQueue<ObjectKey>) {
+        if let Some(cron_job) = controller_ref::resolve_controller(&self.cron_jobs, job) {
+            queue.add(ObjectKey::from_object(cron_job.as_ref()));
+        }
     }
 
     async fn sync_cron_job(&self, key: &ObjectKey) -> Result<RequeueAction, CronJobSyncError> {

@@ -27,15 +27,13 @@ use self::{
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    controller_ref::selector_matches,
+    controller_ref::{index_by_namespace, objects_in_namespace, selector_matches},
     label_selector_text::LabelSelectorText,
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     scale_client::{ScaleClient, ScaleError},
 };
 
-/// Index of pods and budgets by namespace.
-const BY_NAMESPACE: &str = "namespace";
 /// Time after which the condition of a pod that was not deleted is stale.
 const STALE_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
@@ -94,8 +92,8 @@ impl Controller for DisruptionController {
     const WORKERS: usize = 1;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        self.pods.add_index(BY_NAMESPACE, |pod| pod.metadata.namespace.iter().cloned().collect());
-        self.budgets.add_index(BY_NAMESPACE, |budget| budget.metadata.namespace.iter().cloned().collect());
+        index_by_namespace(&self.pods);
+        index_by_namespace(&self.budgets);
         watches.require_cache(&self.scale_finder.replication_controllers);
         watches.require_cache(&self.scale_finder.replica_sets);
         watches.require_cache(&self.scale_finder.deployments);
@@ -126,7 +124,7 @@ impl DisruptionController {
     /// Returns the budgets that select a pod, and warns if there are several.
     fn budgets_of_pod(&self, pod: &Pod) -> Vec<ObjectKey> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
-        let matching = self.budgets.by_index(BY_NAMESPACE, namespace).into_iter().filter(|budget| {
+        let matching = objects_in_namespace(&self.budgets, namespace).into_iter().filter(|budget| {
             budget_selector(budget)
                 .is_ok_and(|selector| selector.is_some_and(|selector| selector_matches(&selector, &pod.metadata)))
         });
@@ -194,7 +192,7 @@ impl DisruptionController {
 
     fn pods_of_budget(&self, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, DisruptionSyncError> {
         let Some(selector) = budget_selector(budget)? else { return Ok(Vec::new()) };
-        let pods = self.pods.by_index(BY_NAMESPACE, budget.metadata.namespace.as_deref().unwrap_or(""));
+        let pods = objects_in_namespace(&self.pods, budget.metadata.namespace.as_deref().unwrap_or(""));
         Ok(pods.into_iter().filter(|pod| selector_matches(&selector, &pod.metadata)).collect())
     }
 

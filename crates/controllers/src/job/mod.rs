@@ -13,17 +13,14 @@ mod sync;
 mod tests;
 mod tracking;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use client::{
-    ApiErrorExt, BackoffBounds, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer,
-    WorkQueue,
+    ApiErrorExt, BackoffBounds, ConsistencyStore, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent,
+    SharedInformer, WorkQueue,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Client, Resource, core::Selector};
 
 use self::{
@@ -35,15 +32,14 @@ use self::{
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    controller_ref,
+    controller_ref::{self, SelectingController},
     job_conditions::is_job_finished,
     object_key::ObjectKey,
+    pod_control::PodControl,
 };
 
 /// Delay that collects pod events and status updates into one sync.
 const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
-/// Index of Jobs by namespace, to find adopters of an orphaned pod.
-const BY_NAMESPACE: &str = "namespace";
 
 /// A key of the work queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,8 +67,9 @@ struct JobController {
     pods: SharedInformer<Pod>,
     queue: WorkQueue<JobQueueKey>,
     expectations: ControllerExpectations,
+    consistency: ConsistencyStore,
     memory: JobMemory,
-    recorder: EventRecorder,
+    pod_control: PodControl,
 }
 
 /// Runs the controller until shutdown.
@@ -82,11 +79,22 @@ pub(crate) async fn run(context: ControllerContext) {
         pods: context.informers.informer_for(),
         queue,
         expectations: ControllerExpectations::new(),
+        consistency: ConsistencyStore::new(),
         memory: JobMemory::default(),
-        recorder: EventRecorder::new(context.client.clone(), "job-controller", None),
+        pod_control: PodControl {
+            client: context.client.clone(),
+            recorder: EventRecorder::new(context.client.clone(), "job-controller", None),
+        },
         client: context.client.clone(),
     };
     run_controller(&context, build).await;
+}
+
+impl SelectingController for Job {
+    fn selector(&self) -> Option<Selector> {
+        let selector = self.spec.as_ref().and_then(|spec| spec.selector.clone())?;
+        Selector::try_from(selector).ok()
+    }
 }
 
 impl Controller for JobController {
@@ -97,7 +105,7 @@ impl Controller for JobController {
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
         controller_ref::index_by_controller(&self.pods);
-        self.jobs.add_index(BY_NAMESPACE, |job| job.metadata.namespace.iter().cloned().collect());
+        controller_ref::index_by_namespace(&self.jobs);
         watches.add(&self.jobs, |this, event, _| this.handle_job_event(event));
         watches.add(&self.pods, |this, event, _| this.handle_pod_event(event));
     }
@@ -128,6 +136,7 @@ impl JobController {
             ResourceEvent::Added(_) => self.queue.add(JobQueueKey::Job(key)),
             ResourceEvent::Deleted(_) => {
                 self.memory.forget(&key);
+                self.consistency.forget(&key.to_string());
                 self.enqueue_pods_of(job);
                 self.queue.add(JobQueueKey::Job(key));
             }
@@ -158,55 +167,39 @@ impl JobController {
         match event {
             ResourceEvent::Deleted(_) => self.handle_pod_deletion(pod, true),
             _ if pod.metadata.deletion_timestamp.is_some() => self.handle_pod_deletion(pod, false),
-            ResourceEvent::Added(_) => self.handle_pod_creation(pod),
-            ResourceEvent::Updated { old, new } => self.handle_pod_update(old, new),
+            _ => self.handle_pod_change(event),
         }
     }
 
-    fn handle_pod_creation(&self, pod: &Pod) {
-        match controller_ref::controller_of(&pod.metadata) {
-            Some(owner) => {
-                if let Some((key, _)) = self.resolve_controller_ref(&pod.metadata, owner) {
-                    self.expectations.creation_observed(&key.to_string());
-                    self.enqueue_batched(key);
+    fn handle_pod_change(&self, event: &ResourceEvent<Pod>) {
+        let pod = event.object();
+        match event {
+            ResourceEvent::Updated { old, new } if !has_tracking_finalizer(new) => {
+                for meta in [&old.metadata, &new.metadata] {
+                    if let Some(job) = controller_ref::resolve_controller(&self.jobs, meta) {
+                        self.memory.removal_observed(&ObjectKey::from_object(job.as_ref()), new);
+                    }
                 }
             }
-            None => {
-                self.enqueue_orphan_pod(pod);
-                self.enqueue_adopters(&pod.metadata);
-            }
-        }
-    }
-
-    fn handle_pod_update(&self, old: &Pod, new: &Pod) {
-        let (before, after) =
-            (controller_ref::controller_of(&old.metadata), controller_ref::controller_of(&new.metadata));
-        let changed = before != after;
-        let previous = before.filter(|_| changed);
-        for (meta, owner) in
-            previous.map(|owner| (&old.metadata, owner)).into_iter().chain(after.map(|owner| (&new.metadata, owner)))
-        {
-            if let Some((key, _)) = self.resolve_controller_ref(meta, owner) {
-                if !has_tracking_finalizer(new) {
-                    self.memory.removal_observed(&key, new);
+            ResourceEvent::Added(_) => {
+                if let Some(job) = controller_ref::resolve_controller(&self.jobs, &pod.metadata) {
+                    self.expectations.creation_observed(&ObjectKey::from_object(job.as_ref()).to_string());
                 }
-                self.enqueue_batched(key);
             }
+            _ => {}
         }
-        if after.is_none() {
-            self.enqueue_orphan_pod(new);
-            if changed || old.metadata.labels != new.metadata.labels {
-                self.enqueue_adopters(&new.metadata);
-            }
+        controller_ref::enqueue_controllers(&self.jobs, event, |key| self.enqueue_batched(key));
+        if controller_ref::controller_of(&pod.metadata).is_none() {
+            self.enqueue_orphan_pod(pod);
         }
     }
 
     /// Observes a deletion once it begins, so that the replacement need not wait for the grace period.
     fn handle_pod_deletion(&self, pod: &Pod, is_final: bool) {
-        let owner = controller_ref::controller_of(&pod.metadata);
-        let job = owner.and_then(|owner| self.resolve_controller_ref(&pod.metadata, owner));
-        match job.filter(|(_, job)| !is_job_finished(job)) {
-            Some((key, _)) => {
+        let job = controller_ref::resolve_controller(&self.jobs, &pod.metadata);
+        match job.filter(|job| !is_job_finished(job)) {
+            Some(job) => {
+                let key = ObjectKey::from_object(job.as_ref());
                 self.expectations.deletion_observed(&key.to_string(), pod_uid(pod));
                 if is_final || !has_tracking_finalizer(pod) {
                     self.memory.removal_observed(&key, pod);
@@ -215,14 +208,6 @@ impl JobController {
             }
             None => self.enqueue_orphan_pod(pod),
         }
-    }
-
-    fn resolve_controller_ref(&self, pod: &ObjectMeta, owner: &OwnerReference) -> Option<(ObjectKey, Arc<Job>)> {
-        if owner.kind != Job::kind(&()) {
-            return None;
-        }
-        let job = self.jobs.get(pod.namespace.as_deref().unwrap_or(""), &owner.name)?;
-        (job.metadata.uid.as_ref() == Some(&owner.uid)).then(|| (ObjectKey::from_object(job.as_ref()), job))
     }
 
     fn enqueue_batched(&self, key: ObjectKey) {
@@ -235,30 +220,21 @@ impl JobController {
         }
     }
 
-    fn enqueue_adopters(&self, pod: &ObjectMeta) {
-        for job in self.jobs.by_index(BY_NAMESPACE, pod.namespace.as_deref().unwrap_or("")) {
-            let selector = job.spec.as_ref().and_then(|spec| spec.selector.clone());
-            let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
-            if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, pod)) {
-                self.enqueue_batched(ObjectKey::from_object(job.as_ref()));
-            }
-        }
-    }
-
     async fn sync_job(&self, key: &ObjectKey) -> Result<RequeueAction, JobSyncError> {
+        if !self.consistency.is_ready(&key.to_string()) {
+            return Ok(RequeueAction::Backoff);
+        }
         let Some(job) = self.jobs.get(&key.namespace, &key.name) else {
             self.expectations.forget(&key.to_string());
             self.memory.forget(key);
             return Ok(RequeueAction::AwaitChange);
         };
-        if self.memory.is_stale(key, &job) {
-            return Ok(RequeueAction::Backoff);
-        }
         if is_managed_externally(&job) {
             return Ok(RequeueAction::AwaitChange);
         }
         if is_job_finished(&job) {
             self.memory.forget(key);
+            self.consistency.forget(&key.to_string());
             return Ok(RequeueAction::AwaitChange);
         }
         let Some(spec) = job.spec.clone().filter(|_| !self.memory.is_finished(key, &job)) else {
@@ -266,7 +242,7 @@ impl JobController {
         };
         if !spec::has_known_completion_mode(&spec) {
             let message = "Skipped Job sync because completion mode is unknown";
-            self.recorder.record_warning(job.object_ref(&()), "UnknownCompletionMode", message);
+            self.pod_control.recorder.record_warning(job.object_ref(&()), "UnknownCompletionMode", message);
             return Ok(RequeueAction::AwaitChange);
         }
         match sync::sync_job(self, key, job, spec).await {
@@ -282,12 +258,12 @@ impl JobController {
             if owner.kind != Job::kind(&()) || owner.api_version != Job::api_version(&()) {
                 return Ok(());
             }
-            let job = self.resolve_controller_ref(&pod.metadata, owner);
-            if job.is_some_and(|(_, job)| is_managed_externally(&job) || !is_job_finished(&job)) {
+            let job = controller_ref::resolve_controller(&self.jobs, &pod.metadata);
+            if job.is_some_and(|job| is_managed_externally(&job) || !is_job_finished(&job)) {
                 return Ok(());
             }
         }
-        ignore_not_found(self.remove_finalizer(pod).await)
+        ignore_not_found(self.remove_finalizer(pod).await.map(drop))
     }
 }
 

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::{
-        batch::v1::{Job, JobSpec},
-        core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodTemplateSpec},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+use k8s_openapi::api::{
+    batch::v1::{Job, JobSpec},
+    core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod},
 };
 use kube::ResourceExt;
 
 use super::{policies::pod_failure_action, spec::only_replaces_failed_pods};
-use crate::{controller_ref, pod_availability::pod_phase};
+use crate::{pod_availability::pod_phase, pod_control::pod_from_template};
 
 /// Finalizer of pods that the Job's status does not count yet.
 pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
@@ -71,20 +68,10 @@ fn count_annotation(pod: &Pod, name: &str) -> i32 {
 /// Builds the pod of an index, or of a Job without indexes. `replaced` is the failed pod of the index, whose failure
 /// counts the new pod continues.
 pub(super) fn new_job_pod(job: &Job, spec: &JobSpec, index: Option<i64>, replaced: Option<&Pod>) -> Pod {
-    let template = &spec.template;
-    let meta = template.metadata.clone().unwrap_or_default();
-    let mut pod = Pod {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", job.name_any())),
-            labels: meta.labels,
-            annotations: meta.annotations,
-            finalizers: Some(finalizers_of(template)),
-            owner_references: Some(vec![controller_ref::new_controller_ref(job)]),
-            ..Default::default()
-        },
-        spec: template.spec.clone(),
-        status: None,
-    };
+    let mut pod = pod_from_template(&spec.template, job);
+    if !has_tracking_finalizer(&pod) {
+        pod.finalizers_mut().push(TRACKING_FINALIZER.into());
+    }
     if let Some(index) = index {
         add_completion_index(&mut pod, &job.name_any(), index);
         if spec.backoff_limit_per_index.is_some() {
@@ -92,14 +79,6 @@ pub(super) fn new_job_pod(job: &Job, spec: &JobSpec, index: Option<i64>, replace
         }
     }
     pod
-}
-
-fn finalizers_of(template: &PodTemplateSpec) -> Vec<String> {
-    let mut finalizers = template.metadata.as_ref().and_then(|meta| meta.finalizers.clone()).unwrap_or_default();
-    if !finalizers.iter().any(|finalizer| finalizer == TRACKING_FINALIZER) {
-        finalizers.push(TRACKING_FINALIZER.into());
-    }
-    finalizers
 }
 
 fn add_completion_index(pod: &mut Pod, job_name: &str, index: i64) {

@@ -22,8 +22,6 @@ struct JobRecord {
     backoff: BackoffRecord,
     /// Uids of pods whose finalizer was removed, until the cache shows it.
     expected_removals: HashSet<String>,
-    /// Uid and resource version of the last status that was written.
-    written: Option<(String, u64)>,
     /// Uid of a Job whose final status was written.
     finished: Option<String>,
 }
@@ -57,23 +55,6 @@ impl JobMemory {
         self.lock().get(key).map(|record| record.expected_removals.clone()).unwrap_or_default()
     }
 
-    /// Records a status that was written.
-    pub(super) fn set_written(&self, key: &ObjectKey, job: &Job) {
-        let version = resource_version(job);
-        self.lock().entry(key.clone()).or_default().written =
-            version.map(|version| (job.metadata.uid.clone().unwrap_or_default(), version));
-    }
-
-    /// Whether the cached Job is older than the last status that was written.
-    pub(super) fn is_stale(&self, key: &ObjectKey, cached: &Job) -> bool {
-        let jobs = self.lock();
-        let written = jobs.get(key).and_then(|record| record.written.as_ref());
-        written.is_some_and(|(uid, version)| {
-            cached.metadata.uid.as_ref() == Some(uid)
-                && resource_version(cached).is_some_and(|cached| cached < *version)
-        })
-    }
-
     /// Records that the final status of a Job was written.
     pub(super) fn set_finished(&self, key: &ObjectKey, job: &Job) {
         self.lock().entry(key.clone()).or_default().finished = job.metadata.uid.clone();
@@ -92,8 +73,4 @@ impl JobMemory {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, JobRecord>> {
         self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
-
-fn resource_version(job: &Job) -> Option<u64> {
-    job.metadata.resource_version.as_ref()?.parse().ok()
 }

@@ -14,8 +14,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-    core::Selector,
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -28,7 +27,7 @@ use super::{
     tracking::{TrackingPlan, count_pods_without_finalizer, finish_job, non_zero, plan_tracking},
 };
 use crate::{
-    controller_ref::{self, ObjectClaim},
+    controller_ref::{self, ObjectClaim, SelectingController},
     object_key::ObjectKey,
     pod_availability::is_pod_ready,
     slow_start::slow_start_batch,
@@ -71,8 +70,7 @@ pub(super) async fn sync_job(
 }
 
 async fn claim_pods(controller: &JobController, job: &Job) -> Result<Vec<Arc<Pod>>, JobSyncError> {
-    let selector = job.spec.as_ref().and_then(|spec| spec.selector.clone()).ok_or(JobSyncError::Selector)?;
-    let selector = Selector::try_from(selector).map_err(|_| JobSyncError::Selector)?;
+    let selector = job.selector().ok_or(JobSyncError::Selector)?;
     let candidates = controller_ref::claim_candidates(&controller.pods, &job.metadata);
     let claim = ObjectClaim { client: &controller.client, owner: job, finalizers: &[TRACKING_FINALIZER] };
     Ok(claim.claim_if(|object| controller_ref::selector_matches(&selector, object), candidates).await?)
@@ -121,7 +119,7 @@ impl JobSync<'_> {
         if changed {
             // The active deadline runs while the Job is not suspended.
             state.status.start_time = (status == "False").then_some(Time(now));
-            self.controller.recorder.record_normal(state.job.object_ref(&()), event, message);
+            self.controller.pod_control.recorder.record_normal(state.job.object_ref(&()), event, message);
         }
         changed
     }
@@ -150,8 +148,9 @@ impl JobSync<'_> {
 
     /// Deletes a pod that need not be counted, so without its finalizer.
     async fn delete_surplus_pod(&self, pod: &Pod, expectation: &str) -> Result<(), kube::Error> {
-        let deleted = match self.controller.remove_finalizer(pod).await {
-            Ok(()) => self.delete_pod_or_fail(pod).await,
+        let about = self.state.job.object_ref(&());
+        let deleted = match self.remove_finalizer(pod).await {
+            Ok(()) => self.controller.pod_control.delete_pod(&pod.name_any(), &about).await,
             Err(error) => Err(error),
         };
         if deleted.is_err() {
@@ -169,25 +168,8 @@ impl JobSync<'_> {
     }
 
     async fn delete_pod(&self, pod: &Pod) -> Result<(), kube::Error> {
-        ignore_not_found(self.delete_pod_or_fail(pod).await)
-    }
-
-    async fn delete_pod_or_fail(&self, pod: &Pod) -> Result<(), kube::Error> {
-        let (api, about) = (self.controller.pod_api(&self.key.namespace), self.state.job.object_ref(&()));
-        match api.delete(&pod.name_any(), &DeleteParams::default()).await {
-            Ok(_) => {
-                let message = format!("Deleted pod: {}", pod.name_any());
-                self.controller.recorder.record_normal(about, "SuccessfulDelete", message);
-                Ok(())
-            }
-            Err(error) => {
-                if !error.is_not_found() {
-                    let message = format!("Error deleting: {}", error.server_message());
-                    self.controller.recorder.record_warning(about, "FailedDelete", message);
-                }
-                Err(error)
-            }
-        }
+        let about = self.state.job.object_ref(&());
+        ignore_not_found(self.controller.pod_control.delete_pod(&pod.name_any(), &about).await)
     }
 
     async fn create_pods(&mut self, indexes: Vec<Option<i64>>) -> Result<(), JobSyncError> {
@@ -209,22 +191,28 @@ impl JobSync<'_> {
 
     async fn create_pod(&self, pod: Option<&Pod>) -> Result<bool, kube::Error> {
         let Some(pod) = pod else { return Ok(false) };
-        let about = self.state.job.object_ref(&());
-        match self.controller.pod_api(&self.key.namespace).create(&PostParams::default(), pod).await {
+        match self.controller.pod_control.create_pod(pod, &self.state.job.object_ref(&())).await {
             Ok(created) => {
-                let message = format!("Created pod: {}", created.name_any());
-                self.controller.recorder.record_normal(about, "SuccessfulCreate", message);
+                self.record_pod_write(&created);
                 Ok(true)
             }
             // Counted as created, as upstream does: the next sync waits until the expectation expires, and the Job is
             // deleted with its namespace before that.
             Err(error) if error.is_namespace_terminating() => Ok(true),
-            Err(error) => {
-                let message = format!("Error creating: {}", error.server_message());
-                self.controller.recorder.record_warning(about, "FailedCreate", message);
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
+    }
+
+    fn record_pod_write(&self, pod: &Pod) {
+        let controller = self.controller;
+        controller.consistency.record_write(&self.key.to_string(), &controller.pods, &pod.metadata);
+    }
+
+    async fn remove_finalizer(&self, pod: &Pod) -> Result<(), kube::Error> {
+        if let Some(written) = self.controller.remove_finalizer(pod).await? {
+            self.record_pod_write(&written);
+        }
+        Ok(())
     }
 
     /// Writes the counters, removes finalizers of the pods that are then counted, and writes the final condition.
@@ -273,7 +261,7 @@ impl JobSync<'_> {
     }
 
     async fn remove_counted_finalizer(&self, pod: &Pod) -> Result<(), kube::Error> {
-        let removed = self.controller.remove_finalizer(pod).await;
+        let removed = self.remove_finalizer(pod).await;
         if removed.is_err() {
             // No event will show the removal.
             self.controller.memory.removal_observed(self.key, pod);
@@ -286,14 +274,15 @@ impl JobSync<'_> {
         let mut job = self.state.job.clone();
         job.status = Some(self.state.status.clone());
         let mut written = api.replace_status(&self.key.name, &PostParams::default(), &job).await?;
-        self.controller.memory.set_written(self.key, &written);
+        let controller = self.controller;
+        controller.consistency.record_write(&self.key.to_string(), &controller.jobs, &written.metadata);
         self.state.status = written.status.take().unwrap_or_default();
         self.state.job = written;
         Ok(())
     }
 
     fn record_finished(&self, condition: &JobCondition) {
-        let (recorder, about) = (&self.controller.recorder, self.state.job.object_ref(&()));
+        let (recorder, about) = (&self.controller.pod_control.recorder, self.state.job.object_ref(&()));
         let (reason, message) = (condition.reason.as_deref().unwrap_or(""), condition.message.as_deref().unwrap_or(""));
         if condition.type_ != "Complete" {
             return recorder.record_warning(about, reason, message);
@@ -307,18 +296,15 @@ impl JobSync<'_> {
 }
 
 impl JobController {
-    /// Removes the tracking finalizer, if the pod has it.
-    pub(super) async fn remove_finalizer(&self, pod: &Pod) -> Result<(), kube::Error> {
+    /// Removes the tracking finalizer, if the pod has it; returns the pod that was written.
+    pub(super) async fn remove_finalizer(&self, pod: &Pod) -> Result<Option<Pod>, kube::Error> {
         if !has_tracking_finalizer(pod) {
-            return Ok(());
+            return Ok(None);
         }
         let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}});
-        let api = self.pod_api(pod.metadata.namespace.as_deref().unwrap_or(""));
-        api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await.map(drop)
-    }
-
-    fn pod_api(&self, namespace: &str) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), namespace)
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await.map(Some)
     }
 }
 
