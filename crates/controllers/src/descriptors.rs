@@ -6,13 +6,13 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    ControllerContext, attach_detach, bootstrap_token, certificate_signing_request, cluster_role_aggregation, cronjob,
-    daemonset, deployment, disruption, endpoints, endpointslice, endpointslice_mirroring, ephemeral_volume,
-    garbage_collector, job, namespace, node_ipam, node_lifecycle, persistent_volume, pod_gc, podautoscaler, replicaset,
-    resource_claim, resource_quota, root_ca_publisher, service_account, service_account_token, service_cidrs,
-    statefulset,
+    ControllerContext, attach_detach, bootstrap_token, certificate_signing_request, cluster_role_aggregation,
+    cluster_trust_bundle_publisher, cronjob, daemonset, deployment, disruption, endpoints, endpointslice,
+    endpointslice_mirroring, ephemeral_volume, garbage_collector, job, namespace, node_ipam, node_lifecycle,
+    persistent_volume, pod_certificate_request_cleaner, pod_gc, podautoscaler, replicaset, resource_claim,
+    resource_quota, root_ca_publisher, service_account, service_account_token, service_cidrs, statefulset,
     storage_protection::{self, ProtectedResource},
-    taint_eviction, ttl, ttl_after_finished, validating_admission_policy_status, volume_expander,
+    storage_version_gc, taint_eviction, ttl, ttl_after_finished, validating_admission_policy_status, volume_expander,
 };
 
 /// Starts a controller, which runs until its context's shutdown.
@@ -536,6 +536,30 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             EVENTS,
         ],
         start: |context| service_cidrs::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "podcertificaterequest-cleaner-controller",
+        aliases: &[],
+        off_by_default: false,
+        service_account: "podcertificaterequestcleaner",
+        rules: &[],
+        start: |context| pod_certificate_request_cleaner::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+        aliases: &[],
+        off_by_default: false,
+        service_account: "kube-apiserver-serving-clustertrustbundle-publisher",
+        rules: &[],
+        start: |context| cluster_trust_bundle_publisher::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "storageversion-garbage-collector-controller",
+        aliases: &["storage-version-gc"],
+        off_by_default: false,
+        service_account: "storage-version-garbage-collector",
+        rules: &[],
+        start: |context| storage_version_gc::run(context).boxed(),
     },
 ];
 

@@ -173,8 +173,11 @@ pub(super) fn requested_validity(requested_seconds: Option<i32>, maximum: Durati
     if requested > maximum { maximum } else { requested.max(MIN_VALIDITY) }
 }
 
+/// DER of `keyUsage` and `extKeyUsage`.
+type EncodedUsages = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// Encodes `keyUsage` and `extKeyUsage`.
-fn encode_usages(usages: &[String]) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), SignError> {
+fn encode_usages(usages: &[String]) -> Result<EncodedUsages, SignError> {
     let key_usage = |usage: &str| KEY_USAGES.iter().find(|(name, _)| *name == usage).map(|(_, bit)| *bit);
     let is_known = |usage: &str| key_usage(usage).is_some() || EXTENDED_USAGES.iter().any(|(name, _)| *name == usage);
     let unknown: Vec<String> = usages.iter().filter(|usage| !is_known(usage)).cloned().collect();

@@ -106,7 +106,7 @@ impl SliceReconciler<'_> {
         for slice in existing {
             match self.keep_endpoints(slice, &mut desired) {
                 KeptSlice::Unchanged => unchanged.push(slice.clone()),
-                KeptSlice::Updated(slice) => update.push(slice),
+                KeptSlice::Updated(slice) => update.push(*slice),
                 KeptSlice::Empty => plan.delete.push(slice.clone()),
             }
         }
@@ -151,7 +151,7 @@ impl SliceReconciler<'_> {
         if changed {
             updated.endpoints = Some(kept);
         }
-        KeptSlice::Updated(updated)
+        KeptSlice::Updated(Box::new(updated))
     }
 
     fn fill_slice(&self, slice: &mut EndpointSlice, desired: &mut EndpointSet) {
@@ -176,7 +176,7 @@ impl SliceReconciler<'_> {
 
 enum KeptSlice {
     Unchanged,
-    Updated(EndpointSlice),
+    Updated(Box<EndpointSlice>),
     /// None of its endpoints is desired.
     Empty,
 }

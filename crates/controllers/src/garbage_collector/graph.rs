@@ -32,6 +32,7 @@ pub(super) enum DeletionState {
 pub(super) struct GraphNode {
     /// Index into the collector's resources.
     pub(super) resource: usize,
+    kind: Arc<str>,
     pub(super) namespace: Box<str>,
     pub(super) name: Box<str>,
     pub(super) state: DeletionState,
@@ -41,6 +42,8 @@ pub(super) struct GraphNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnerEdge {
     uid: ObjectUid,
+    kind: Box<str>,
+    name: Box<str>,
     blocks: bool,
 }
 
@@ -71,11 +74,12 @@ impl DependencyGraph {
     }
 
     /// Inserts or updates an object; returns the uids to reexamine.
-    pub(super) fn upsert_object(&mut self, kind: usize, meta: &ObjectMeta) -> Vec<ObjectUid> {
+    pub(super) fn upsert_object(&mut self, resource: usize, kind: &Arc<str>, meta: &ObjectMeta) -> Vec<ObjectUid> {
         let Some(uid) = meta.uid.as_deref() else { return Vec::new() };
         let uid = self.intern_uid(uid);
         let node = GraphNode {
-            resource: kind,
+            resource,
+            kind: kind.clone(),
             namespace: meta.namespace.as_deref().unwrap_or("").into(),
             name: meta.name.as_deref().unwrap_or("").into(),
             state: deletion_state(meta),
@@ -83,6 +87,9 @@ impl DependencyGraph {
         };
         let mut affected = Vec::new();
         let before = self.nodes.remove(&uid);
+        if before.is_none() {
+            affected.extend(self.misdirected_dependents(&uid, &node));
+        }
         let (old_owners, old_state) =
             before.map_or((Box::default(), DeletionState::Alive), |node| (node.owners, node.state));
         for owner in old_owners.iter().filter(|owner| !node.owners.contains(owner)) {
@@ -90,8 +97,8 @@ impl DependencyGraph {
             affected.extend(self.waiting_owner(&owner.uid));
         }
         for owner in node.owners.iter().filter(|owner| !old_owners.contains(owner)) {
-            let owner_state = self.nodes.get(&owner.uid).map(|node| node.state);
-            if owner_state != Some(DeletionState::Alive) {
+            let known = self.nodes.get(&owner.uid);
+            if known.is_none_or(|known| known.state != DeletionState::Alive || !owner.refers_to(known, &node)) {
                 affected.push(uid.clone());
             }
             affected.extend(self.waiting_owner(&owner.uid));
@@ -130,6 +137,16 @@ impl DependencyGraph {
         gone.iter().flat_map(|uid| self.remove_object(uid)).collect()
     }
 
+    /// Returns the dependents whose references do not match an owner that is observed for the first time.
+    fn misdirected_dependents(&self, uid: &ObjectUid, owner: &GraphNode) -> Vec<ObjectUid> {
+        let is_misdirected = |dependent: &ObjectUid| {
+            self.nodes
+                .get(dependent)
+                .is_some_and(|node| node.owners.iter().any(|edge| edge.uid == *uid && !edge.refers_to(owner, node)))
+        };
+        self.dependents_of(uid).into_iter().filter(is_misdirected).collect()
+    }
+
     fn waiting_owner(&self, uid: &ObjectUid) -> Option<ObjectUid> {
         self.nodes.get(uid).filter(|node| node.state == DeletionState::Foreground).map(|_| uid.clone())
     }
@@ -144,13 +161,26 @@ impl DependencyGraph {
     }
 
     fn owner_edge(&self, reference: &OwnerReference) -> OwnerEdge {
-        OwnerEdge { uid: self.intern_uid(&reference.uid), blocks: reference.block_owner_deletion == Some(true) }
+        OwnerEdge {
+            uid: self.intern_uid(&reference.uid),
+            kind: reference.kind.as_str().into(),
+            name: reference.name.as_str().into(),
+            blocks: reference.block_owner_deletion == Some(true),
+        }
     }
 
     /// Returns the shared copy of a uid.
     fn intern_uid(&self, uid: &str) -> ObjectUid {
         let known = self.nodes.get_key_value(uid).map(|(uid, _)| uid);
         known.or_else(|| self.dependents.get_key_value(uid).map(|(uid, _)| uid)).cloned().unwrap_or_else(|| uid.into())
+    }
+}
+
+impl OwnerEdge {
+    /// Whether the reference of `dependent` names this owner, in the same namespace if it has one.
+    fn refers_to(&self, owner: &GraphNode, dependent: &GraphNode) -> bool {
+        let is_reachable = owner.namespace.is_empty() || owner.namespace == dependent.namespace;
+        is_reachable && *self.name == *owner.name && *self.kind == *owner.kind
     }
 }
 
@@ -170,9 +200,18 @@ mod tests {
 
     use super::*;
 
+    fn kind() -> Arc<str> {
+        "Thing".into()
+    }
+
     fn object(uid: &str, owners: &[&str], finalizer: Option<&str>) -> ObjectMeta {
-        let owner =
-            |uid: &&str| OwnerReference { uid: (*uid).into(), block_owner_deletion: Some(true), ..Default::default() };
+        let owner = |uid: &&str| OwnerReference {
+            uid: (*uid).into(),
+            name: (*uid).into(),
+            kind: "Thing".into(),
+            block_owner_deletion: Some(true),
+            ..Default::default()
+        };
         ObjectMeta {
             uid: Some(uid.into()),
             name: Some(uid.into()),
@@ -193,9 +232,9 @@ mod tests {
     #[test]
     fn dependent_of_an_absent_owner_is_reexamined() {
         let mut graph = DependencyGraph::default();
-        check(graph.upsert_object(0, &object("pod", &["rs"], None)), &["pod"]);
-        check(graph.upsert_object(0, &object("rs", &[], None)), &[]);
-        check(graph.upsert_object(0, &object("pod2", &["rs"], None)), &[]);
+        check(graph.upsert_object(0, &kind(), &object("pod", &["rs"], None)), &["pod"]);
+        check(graph.upsert_object(0, &kind(), &object("rs", &[], None)), &[]);
+        check(graph.upsert_object(0, &kind(), &object("pod2", &["rs"], None)), &[]);
         check(graph.remove_object("rs"), &["pod", "pod2"]);
         check(graph.remove_object("never-seen"), &[]);
     }
@@ -203,14 +242,14 @@ mod tests {
     #[test]
     fn foreground_deletion_reexamines_dependents_then_the_owner() {
         let mut graph = DependencyGraph::default();
-        graph.upsert_object(0, &object("rs", &[], None));
-        graph.upsert_object(0, &object("a", &["rs"], None));
-        graph.upsert_object(0, &object("b", &["rs"], None));
-        check(graph.upsert_object(0, &object("rs", &[], Some(FOREGROUND))), &["a", "b", "rs"]);
-        check(graph.upsert_object(0, &object("rs", &[], Some(FOREGROUND))), &[]);
+        graph.upsert_object(0, &kind(), &object("rs", &[], None));
+        graph.upsert_object(0, &kind(), &object("a", &["rs"], None));
+        graph.upsert_object(0, &kind(), &object("b", &["rs"], None));
+        check(graph.upsert_object(0, &kind(), &object("rs", &[], Some(FOREGROUND))), &["a", "b", "rs"]);
+        check(graph.upsert_object(0, &kind(), &object("rs", &[], Some(FOREGROUND))), &[]);
         check(graph.blocking_dependents("rs"), &["a", "b"]);
         check(graph.remove_object("a"), &["rs"]);
-        check(graph.upsert_object(0, &object("b", &[], None)), &["rs"]);
+        check(graph.upsert_object(0, &kind(), &object("b", &[], None)), &["rs"]);
         check(graph.blocking_dependents("rs"), &[]);
         assert!(graph.dependents.is_empty());
     }
@@ -218,17 +257,17 @@ mod tests {
     #[test]
     fn orphaning_reexamines_only_the_owner() {
         let mut graph = DependencyGraph::default();
-        graph.upsert_object(0, &object("rs", &[], None));
-        graph.upsert_object(0, &object("a", &["rs"], None));
-        check(graph.upsert_object(0, &object("rs", &[], Some(ORPHAN))), &["rs"]);
+        graph.upsert_object(0, &kind(), &object("rs", &[], None));
+        graph.upsert_object(0, &kind(), &object("a", &["rs"], None));
+        check(graph.upsert_object(0, &kind(), &object("rs", &[], Some(ORPHAN))), &["rs"]);
         check(graph.dependents_of("rs"), &["a"]);
     }
 
     #[test]
     fn relist_removes_missing_objects() {
         let mut graph = DependencyGraph::default();
-        graph.upsert_object(1, &object("rs", &[], None));
-        graph.upsert_object(2, &object("a", &["rs"], None));
+        graph.upsert_object(1, &kind(), &object("rs", &[], None));
+        graph.upsert_object(2, &kind(), &object("a", &["rs"], None));
         check(graph.retain_listed(1, &HashSet::new()), &["a"]);
         assert!(graph.get("rs").is_none() && graph.get("a").is_some());
     }
@@ -236,12 +275,27 @@ mod tests {
     #[test]
     fn unblocked_reference_reexamines_the_waiting_owner() {
         let mut graph = DependencyGraph::default();
-        graph.upsert_object(0, &object("rs", &[], Some(FOREGROUND)));
-        graph.upsert_object(0, &object("a", &["rs"], None));
+        graph.upsert_object(0, &kind(), &object("rs", &[], Some(FOREGROUND)));
+        graph.upsert_object(0, &kind(), &object("a", &["rs"], None));
         let mut unblocked = object("a", &["rs"], None);
         unblocked.owner_references.as_mut().unwrap()[0].block_owner_deletion = None;
-        check(graph.upsert_object(0, &unblocked), &["a", "rs"]);
+        check(graph.upsert_object(0, &kind(), &unblocked), &["a", "rs"]);
         check(graph.blocking_dependents("rs"), &[]);
         check(graph.dependents_of("rs"), &["a"]);
+    }
+
+    #[test]
+    fn dependent_of_an_owner_in_another_namespace_is_reexamined() {
+        let in_namespace = |mut meta: ObjectMeta, namespace: &str| {
+            meta.namespace = Some(namespace.into());
+            meta
+        };
+        let mut graph = DependencyGraph::default();
+        graph.upsert_object(0, &kind(), &in_namespace(object("owner", &[], None), "a"));
+        let astray = in_namespace(object("astray", &["owner"], None), "b");
+        check(graph.upsert_object(0, &kind(), &astray), &["astray"]);
+        check(graph.upsert_object(0, &kind(), &in_namespace(object("near", &["owner"], None), "a")), &[]);
+        check(graph.upsert_object(0, &"Other".into(), &in_namespace(object("late", &["later"], None), "a")), &["late"]);
+        check(graph.upsert_object(0, &kind(), &in_namespace(object("later", &[], None), "b")), &["late"]);
     }
 }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use client::{RequeueAction, WorkQueue};
+use client::{EventRecorder, RequeueAction, WorkQueue};
 use kube::Client;
 use tokio::{
     sync::{Notify, watch},
@@ -28,7 +28,7 @@ use self::{
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    discovery::{self, DiscoveredResource},
+    discovery::{self, DiscoveredApi, DiscoveredResource},
 };
 
 /// Time after which collection starts without resources that could not be listed; safe because deletes are verified
@@ -39,6 +39,7 @@ const REDISCOVERY_DELAY: Duration = Duration::from_secs(1);
 
 struct GarbageCollector {
     client: Client,
+    recorder: EventRecorder,
     graph: Mutex<DependencyGraph>,
     /// Every resource ever monitored, at the index that its nodes store.
     resources: Mutex<Vec<DiscoveredResource>>,
@@ -54,6 +55,7 @@ type ResourceMonitors = HashMap<usize, (AbortHandle, watch::Receiver<bool>)>;
 pub(crate) async fn run(context: ControllerContext) {
     let build = |queue| GarbageCollector {
         client: context.client.clone(),
+        recorder: EventRecorder::new(context.client.clone(), "garbage-collector-controller", None),
         graph: Mutex::default(),
         resources: Mutex::default(),
         monitors: Mutex::default(),
@@ -110,45 +112,44 @@ impl GarbageCollector {
 
     /// Discovers the served resources and monitors them.
     async fn sync_monitors(self: &Arc<Self>) {
-        let resources = loop {
-            match discovery::discover_resources(&self.client).await {
-                Ok(resources) => break resources,
+        let mut api = loop {
+            match discovery::discover_api(&self.client).await {
+                Ok(api) => break api,
                 Err(error) => tracing::debug!(%error, "garbage collector: discovery failed, retrying"),
             }
             tokio::time::sleep(REDISCOVERY_DELAY).await;
         };
-        self.update_monitors(resources.into_iter().filter(monitor::is_monitored).collect());
+        api.resources.retain(monitor::is_monitored);
+        self.update_monitors(api);
     }
 
-    fn update_monitors(self: &Arc<Self>, resources: Vec<DiscoveredResource>) {
-        let desired: Vec<usize> = resources.iter().map(|resource| self.resource_index(resource)).collect();
+    /// Starts and stops monitors. Those of groups that could not be discovered are kept.
+    fn update_monitors(self: &Arc<Self>, api: DiscoveredApi) {
+        let desired: HashMap<usize, MonitorChange> =
+            api.resources.iter().map(|resource| register_resource(&mut self.lock_resources(), resource)).collect();
         let mut monitors = self.lock_monitors();
         monitors.retain(|index, (task, _)| {
-            let keep = desired.contains(index);
+            let group = self.lock_resources().get(*index).map(|resource| resource.resource.group.clone());
+            let keep = match desired.get(index) {
+                Some(change) => *change == MonitorChange::None,
+                None => group.is_some_and(|group| api.is_group_failed(&group)),
+            };
             if !keep {
                 task.abort();
+            }
+            if !keep && !desired.contains_key(index) {
                 self.enqueue_all(self.lock_graph().retain_listed(*index, &Default::default()));
             }
             keep
         });
-        for (index, resource) in desired.into_iter().zip(resources) {
+        for index in desired.into_keys() {
+            let Some(resource) = self.lock_resources().get(index).cloned() else { continue };
             monitors.entry(index).or_insert_with(|| {
                 let (synced, is_synced) = watch::channel(false);
                 let task = tokio::spawn(monitor::run_monitor(self.clone(), index, resource, synced));
                 (task.abort_handle(), is_synced)
             });
         }
-    }
-
-    fn resource_index(&self, kind: &DiscoveredResource) -> usize {
-        let mut kinds = self.lock_resources();
-        let same = |known: &DiscoveredResource| {
-            known.resource.group == kind.resource.group && known.resource.kind == kind.resource.kind
-        };
-        kinds.iter().position(same).unwrap_or_else(|| {
-            kinds.push(kind.clone());
-            kinds.len() - 1
-        })
     }
 
     /// Requests rediscovery when a CustomResourceDefinition or APIService changes.
@@ -172,5 +173,51 @@ impl GarbageCollector {
 
     fn lock_resources(&self) -> MutexGuard<'_, Vec<DiscoveredResource>> {
         self.resources.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Whether the monitor of a resource has to be started again.
+#[derive(Debug, PartialEq, Eq)]
+enum MonitorChange {
+    None,
+    /// Another version is served.
+    Restart,
+}
+
+/// Stores a discovered resource under the index of its group and kind; its version may have changed.
+fn register_resource(known: &mut Vec<DiscoveredResource>, found: &DiscoveredResource) -> (usize, MonitorChange) {
+    let is_same = |known: &DiscoveredResource| {
+        known.resource.group == found.resource.group && known.resource.kind == found.resource.kind
+    };
+    let Some(index) = known.iter().position(is_same) else {
+        known.push(found.clone());
+        return (known.len() - 1, MonitorChange::None);
+    };
+    let is_unchanged = known[index].resource == found.resource;
+    known[index] = found.clone();
+    (index, if is_unchanged { MonitorChange::None } else { MonitorChange::Restart })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::discovery::tests::{discovered, version};
+
+    #[test]
+    fn resource_whose_version_is_no_longer_served_is_monitored_in_the_new_one() {
+        let served = |versions| {
+            let api = discovered(json!([{"metadata": {"name": "example.com"}, "versions": versions}]));
+            api.resources.into_iter().next().unwrap()
+        };
+        let mut known = Vec::new();
+        let old = served(json!([version("v1alpha1", "Current")]));
+        assert_eq!(register_resource(&mut known, &old), (0, MonitorChange::None));
+        assert_eq!(register_resource(&mut known, &old), (0, MonitorChange::None));
+        let new = served(json!([version("v1", "Current")]));
+        assert_eq!(register_resource(&mut known, &new), (0, MonitorChange::Restart));
+        assert_eq!(known[0].resource.api_version, "example.com/v1");
+        assert_eq!(register_resource(&mut known, &new), (0, MonitorChange::None));
     }
 }

@@ -33,12 +33,13 @@ pub(super) async fn run_monitor(
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &description.resource);
     let mut events = pin!(watcher(api, watcher::Config::default().streaming_lists()).default_backoff());
     let mut listed = HashSet::new();
+    let name: Arc<str> = description.resource.kind.as_str().into();
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(object)) => {
                 listed.extend(object.metadata.uid.as_deref().map(ObjectUid::from));
-                collector.enqueue_all(collector.lock_graph().upsert_object(kind, &object.metadata));
+                collector.enqueue_all(collector.lock_graph().upsert_object(kind, &name, &object.metadata));
             }
             Ok(watcher::Event::InitDone) => {
                 let gone = collector.lock_graph().retain_listed(kind, &std::mem::take(&mut listed));
@@ -46,7 +47,7 @@ pub(super) async fn run_monitor(
                 synced.send_replace(true);
             }
             Ok(watcher::Event::Apply(object)) => {
-                collector.enqueue_all(collector.lock_graph().upsert_object(kind, &object.metadata));
+                collector.enqueue_all(collector.lock_graph().upsert_object(kind, &name, &object.metadata));
                 collector.notify_if_api_changed(&description);
             }
             Ok(watcher::Event::Delete(object)) => {

@@ -1,7 +1,10 @@
 //! Processing of one object from the queue.
 
 use client::{ApiErrorExt, RequeueAction};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
@@ -56,7 +59,7 @@ impl GarbageCollector {
         if references.is_empty() || latest.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let owners = self.classify_references(&latest, references).await?;
+        let owners = self.classify_references(node, &latest, references).await?;
         if !owners.solid.is_empty() {
             if owners.dangling.is_empty() && owners.waiting.is_empty() {
                 return Ok(());
@@ -80,11 +83,13 @@ impl GarbageCollector {
 
     async fn classify_references(
         &self,
+        node: &GraphNode,
         object: &ObjectMeta,
         references: Vec<OwnerReference>,
     ) -> Result<ClassifiedOwners, CollectError> {
         let mut owners = ClassifiedOwners::default();
         for reference in references {
+            self.record_foreign_owner(node, object, &reference);
             match self.lookup_owner_state(object, &reference).await? {
                 None => owners.dangling.push(reference),
                 Some(DeletionState::Foreground) => owners.waiting.push(reference),
@@ -92,6 +97,32 @@ impl GarbageCollector {
             }
         }
         Ok(owners)
+    }
+
+    /// Records a warning if the referenced owner is known to be in another namespace.
+    fn record_foreign_owner(&self, node: &GraphNode, object: &ObjectMeta, reference: &OwnerReference) {
+        let owner_namespace = self.lock_graph().get(&reference.uid).map(|owner| owner.namespace.clone());
+        if owner_namespace.is_none_or(|namespace| namespace.is_empty() || namespace == node.namespace) {
+            return;
+        }
+        let Some(resource) = self.lock_resources().get(node.resource).map(|known| known.resource.clone()) else {
+            return;
+        };
+        let OwnerReference { api_version, kind, name, uid, .. } = reference;
+        let namespace = &node.namespace;
+        let message = format!(
+            "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in \
+             namespace {namespace:?}"
+        );
+        let regarding = ObjectReference {
+            api_version: Some(resource.api_version),
+            kind: Some(resource.kind),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+            ..Default::default()
+        };
+        self.recorder.record_warning(regarding, "OwnerRefInvalidNamespace", message);
     }
 
     /// Returns the state of the referenced owner from the graph, or else from the server.

@@ -17,6 +17,8 @@ use crate::discovery::DiscoveredResource;
 pub(super) struct RemainingContent {
     pub(super) pods: usize,
     pub(super) failures: Vec<String>,
+    /// Group versions whose resources are unknown, because their server is unavailable.
+    pub(super) undiscovered: Vec<String>,
     objects: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
 }
@@ -25,8 +27,13 @@ pub(super) struct RemainingContent {
 type ConditionTexts = (&'static str, Option<(&'static str, String)>, (&'static str, &'static str));
 
 impl RemainingContent {
+    /// Starts a pass in which these group versions are unknown.
+    pub(super) fn with_undiscovered(undiscovered: Vec<String>) -> Self {
+        Self { undiscovered, ..Self::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.pods == 0 && self.objects.is_empty() && self.failures.is_empty()
+        self.pods == 0 && self.objects.is_empty() && self.failures.is_empty() && self.undiscovered.is_empty()
     }
 
     /// Records the remaining objects of a resource, given the finalizers of each; returns their number.
@@ -59,10 +66,17 @@ impl RemainingContent {
             let all = list(&self.finalizers, "in");
             ("SomeFinalizersRemain", format!("Some content in the namespace has finalizers remaining: {all}"))
         });
+        let undiscovered = (!self.undiscovered.is_empty()).then(|| {
+            let failure = |version: &String| format!("{version}: stale GroupVersion discovery: {version}");
+            let (count, all) = (self.undiscovered.len(), self.undiscovered.iter().map(failure).collect::<Vec<_>>());
+            let all = all.join(", ");
+            let cause = format!("unable to retrieve the complete list of server APIs: {all}");
+            ("DiscoveryFailed", format!("Discovery failed for some groups, {count} failing: {cause}"))
+        });
         [
             (
                 "NamespaceDeletionDiscoveryFailure",
-                None,
+                undiscovered,
                 ("ResourcesDiscovered", "All resources successfully discovered"),
             ),
             (
@@ -154,5 +168,22 @@ mod tests {
         assert!(!set_conditions(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
         assert!(set_conditions(&mut namespace, &RemainingContent::default(), Timestamp::UNIX_EPOCH));
         assert_eq!(message(&namespace, "NamespaceContentRemaining"), "All content successfully removed");
+    }
+
+    #[test]
+    fn unavailable_group_keeps_the_namespace() {
+        let remaining = RemainingContent::with_undiscovered(vec!["example.com/v1".into()]);
+        assert!(!remaining.is_empty() && RemainingContent::default().is_empty());
+        let mut namespace = Namespace::default();
+        assert!(set_conditions(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
+        let condition = namespace.status.unwrap().conditions.unwrap().remove(0);
+        assert_eq!((condition.status.as_str(), condition.reason.as_deref()), ("True", Some("DiscoveryFailed")));
+        assert_eq!(
+            condition.message.as_deref(),
+            Some(
+                "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
+                 example.com/v1: stale GroupVersion discovery: example.com/v1"
+            )
+        );
     }
 }

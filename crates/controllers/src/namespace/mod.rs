@@ -84,6 +84,9 @@ impl NamespaceController {
         if remaining.pods > 0 {
             return Ok(RequeueAction::After(PODS_REMAIN_RETRY));
         }
+        if !remaining.undiscovered.is_empty() {
+            return Ok(RequeueAction::Backoff);
+        }
         if !remaining.is_empty() {
             return Ok(RequeueAction::After(OBJECTS_REMAIN_RETRY));
         }
@@ -92,11 +95,13 @@ impl NamespaceController {
 
     /// Deletes all content and returns what remains.
     async fn delete_all_content(&self, namespace: &str) -> Result<RemainingContent, kube::Error> {
-        let kinds = discovery::discover_resources(&self.client).await?;
-        let namespaced =
-            kinds.into_iter().filter(|kind| kind.is_namespaced() && kind.supports_verbs(&[verbs::LIST, verbs::DELETE]));
+        let api = discovery::discover_api(&self.client).await?;
+        let mut remaining = RemainingContent::with_undiscovered(api.failed);
+        let namespaced = api
+            .resources
+            .into_iter()
+            .filter(|kind| kind.is_namespaced() && kind.supports_verbs(&[verbs::LIST, verbs::DELETE]));
         let (pods, others): (Vec<_>, Vec<_>) = namespaced.partition(|kind| kind.group_resource() == "pods.");
-        let mut remaining = RemainingContent::default();
         for kind in &pods {
             remaining.pods += self.delete_resource_content(kind, namespace, &mut remaining).await;
         }

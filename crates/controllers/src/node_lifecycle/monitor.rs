@@ -100,9 +100,8 @@ impl NodeLifecycleController {
         for node in nodes {
             let (name, uid) = (node.name_any(), node.uid().unwrap_or_default());
             self.lock_zones().add_zone(&zone_key(node), &self.options);
-            if !state.known.contains_key(&name) {
+            if state.known.insert(name.clone(), uid.clone()).is_none() {
                 self.record_node_event(&name, &uid, "RegisteredNode", &format!("Registered Node {name} in Controller"));
-                state.known.insert(name, uid);
                 self.mark_reachable(node).await;
             }
         }

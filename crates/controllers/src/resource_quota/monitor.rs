@@ -42,7 +42,7 @@ impl QuotaMonitor {
         };
         let mut kinds = lock_ignoring_poison(&self.known).clone();
         if !explained(&kinds) {
-            kinds = discovery::discover_resources(&self.client).await?;
+            kinds = discovery::discover_api(&self.client).await?.resources;
             kinds.retain(|kind| kind.is_namespaced() && kind.supports_verbs(&[verbs::LIST, verbs::WATCH]));
             lock_ignoring_poison(&self.known).clone_from(&kinds);
         }
