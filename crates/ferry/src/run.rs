@@ -14,6 +14,7 @@ use apiserver::{
     ReloadOptions, Server, ServerOptions, User, WatchedFile,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
+use controllers::{ClusterSigningOptions, ControllerOptions, SigningKeyPair};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, runtime::wait::await_condition};
@@ -282,7 +283,7 @@ async fn start_controllers_and_scheduler(
     };
     let manager = in_process_client(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
     let planner = in_process_client(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
-    let options = controllers::ControllerOptions { root_ca: pki.ca.clone(), ..Default::default() };
+    let options = controller_options(options, pki);
     // One set of informers for both, started on first use; it lives as long as the controllers' component, which ends
     // last.
     let (share, shared) = std::sync::mpsc::channel();
@@ -314,6 +315,19 @@ async fn start_controllers_and_scheduler(
         Ok(())
     });
     Ok(((), String::new()))
+}
+
+/// Builds the options of the controllers: the cluster's CA signs certificate requests, and bootstrap tokens work.
+fn controller_options(options: &UpOptions, pki: &ClusterPki) -> ControllerOptions {
+    let directory = options.instance.pki();
+    let pair = SigningKeyPair { certificate: directory.join("ca.crt"), key: directory.join("ca.key") };
+    ControllerOptions {
+        controllers: ["*", "bootstrap-signer-controller", "token-cleaner-controller"].map(str::to_owned).to_vec(),
+        root_ca: pki.ca.clone(),
+        service_account_private_key: Some(pki.service_accounts.clone()),
+        cluster_signing: ClusterSigningOptions::default().with_key_pair(&pair),
+        ..Default::default()
+    }
 }
 
 struct KubeletStart<'a> {

@@ -111,6 +111,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "persistentvolumeclaims", &storage::ClaimStrategy),
     ("apps", "deployments", &workload::DeploymentStrategy),
     ("apps", "daemonsets", &workload::DaemonSetStrategy),
+    ("apps", "statefulsets", &workload::StatefulSetStrategy),
     ("batch", "jobs", &job::JobStrategy),
     ("certificates.k8s.io", "certificatesigningrequests", &certificate_signing_request::SigningRequestStrategy),
     ("rbac.authorization.k8s.io", "clusterroles", &rbac::RoleStrategy),
