@@ -1,11 +1,9 @@
 //! Records `v1` Events about objects without blocking or failing the caller.
 //!
-//! One task per recorder writes them. An event equal to one of the last ten minutes increments that event's count.
+//! One task per recorder writes them. An event equal to one of the last ten minutes increments that event's count; many
+//! similar ones are combined, and an object has a budget of events (see [`crate::event_correlator`]).
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -19,12 +17,13 @@ use kube::{
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::errors::ApiErrorExt;
+use crate::{
+    errors::ApiErrorExt,
+    event_correlator::{AGGREGATION, EventCorrelator},
+};
 
 /// Capacity of the write queue; events beyond it are dropped.
 const CAPACITY: usize = 1000;
-/// Time within which an equal event is counted instead of written again.
-const AGGREGATION: Duration = Duration::from_secs(10 * 60);
 /// Number of remembered events above which those past [`AGGREGATION`] are dropped.
 const REMEMBERED: usize = 4096;
 
@@ -41,6 +40,7 @@ struct EventKey {
     regarding: [Option<String>; 6],
     type_: &'static str,
     reason: String,
+    /// Empty for the combination of similar events.
     message: String,
 }
 
@@ -49,7 +49,9 @@ impl EventRecorder {
     pub fn new(client: Client, component: &str, host: Option<&str>) -> Self {
         let (sender, keys) = mpsc::channel(CAPACITY);
         let source = EventSource { component: Some(component.into()), host: host.map(Into::into) };
-        tokio::spawn(EventWriter { client, source, written: HashMap::new() }.run(keys));
+        tokio::spawn(
+            EventWriter { client, source, written: HashMap::new(), correlator: EventCorrelator::new() }.run(keys),
+        );
         Self { sender }
     }
 
@@ -96,6 +98,7 @@ struct EventWriter {
     client: Client,
     source: EventSource,
     written: HashMap<EventKey, RecordedEvent>,
+    correlator: EventCorrelator<EventKey, [Option<String>; 6]>,
 }
 
 /// An event that this recorder has written.
@@ -116,17 +119,26 @@ impl EventWriter {
         }
     }
 
-    async fn write_event(&mut self, key: &EventKey) -> Result<(), kube::Error> {
+    async fn write_event(&mut self, event: &EventKey) -> Result<(), kube::Error> {
+        let similar = EventKey { message: String::new(), ..event.clone() };
+        let combined = self.correlator.combine_event(similar.clone(), &event.message);
+        let (key, message) = match combined {
+            Some(message) => (&similar, message),
+            None => (event, event.message.clone()),
+        };
+        if !self.correlator.take_budget(key.regarding.clone()) {
+            return Ok(());
+        }
         let api: Api<Event> = Api::namespaced(self.client.clone(), key.namespace());
         if let Some(written) = self.written.get_mut(key).filter(|written| written.at.elapsed() < AGGREGATION) {
             (written.count, written.at) = (written.count + 1, Instant::now());
-            let patch = json!({"count": written.count, "lastTimestamp": Time(Timestamp::now())});
+            let patch = json!({"count": written.count, "lastTimestamp": Time(Timestamp::now()), "message": message});
             match api.patch(&written.name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Err(error) if error.is_not_found() => {}
                 result => return result.map(drop),
             }
         }
-        let event = new_event(key, &self.source, Timestamp::now());
+        let event = new_event(key, message, &self.source, Timestamp::now());
         api.create(&PostParams::default(), &event).await?;
         self.remember_event(key.clone(), event.metadata.name.unwrap_or_default());
         Ok(())
@@ -143,7 +155,7 @@ impl EventWriter {
 }
 
 /// Builds the first event of a series, named after its object and the time as client-go does.
-fn new_event(key: &EventKey, source: &EventSource, now: Timestamp) -> Event {
+fn new_event(key: &EventKey, message: String, source: &EventSource, now: Timestamp) -> Event {
     let involved_object = key.involved_object();
     let name = format!("{}.{:016x}", involved_object.name.as_deref().unwrap_or("unknown"), now.as_nanosecond());
     Event {
@@ -151,7 +163,7 @@ fn new_event(key: &EventKey, source: &EventSource, now: Timestamp) -> Event {
         involved_object,
         type_: Some(key.type_.into()),
         reason: Some(key.reason.clone()),
-        message: Some(key.message.clone()),
+        message: Some(message),
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),

@@ -8,6 +8,7 @@
 pub mod certificates;
 pub mod consistency_store;
 pub mod errors;
+mod event_correlator;
 pub mod event_recorder;
 pub mod expectations;
 mod indexer;
