@@ -29,7 +29,7 @@ pub mod validate;
 pub mod yaml;
 
 use formats::field_path;
-pub use formats::{budget, duration, json, quantity, time};
+pub use formats::{ParseError, budget, cron, duration, json, quantity, time};
 
 /// An object or a part of one.
 pub type Value = serde_json::Value;

@@ -24,8 +24,6 @@ pub(crate) struct ControllerDescriptor {
     pub(crate) name: &'static str,
     /// Upstream's older names, which `--controllers` accepts too.
     pub(crate) aliases: &'static [&'static str],
-    /// Whether `*` in `--controllers` leaves it out.
-    pub(crate) off_by_default: bool,
     /// The service account in `kube-system` that it acts as.
     pub(crate) service_account: &'static str,
     /// RBAC rules of the service account, as `verbs groups resources`.
@@ -56,12 +54,14 @@ const NODE_RULES: &[&str] = &[
     EVENTS,
 ];
 
+/// Controllers that `*` in `--controllers` leaves out.
+pub(crate) const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
+
 /// All controllers.
 pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "deployment-controller",
         aliases: &["deployment"],
-        off_by_default: false,
         service_account: "deployment-controller",
         rules: &[
             "get,list,update,watch apps,extensions deployments",
@@ -76,7 +76,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "replicaset-controller",
         aliases: &["replicaset"],
-        off_by_default: false,
         service_account: "replicaset-controller",
         rules: &[
             "get,list,update,watch apps,extensions replicasets",
@@ -90,7 +89,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "daemonset-controller",
         aliases: &["daemonset"],
-        off_by_default: false,
         service_account: "daemon-set-controller",
         rules: &[
             "get,list,watch apps,extensions daemonsets",
@@ -107,7 +105,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "replicationcontroller-controller",
         aliases: &["replicationcontroller"],
-        off_by_default: false,
         service_account: "replication-controller",
         rules: &[
             "get,list,update,watch core replicationcontrollers",
@@ -121,7 +118,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "statefulset-controller",
         aliases: &["statefulset"],
-        off_by_default: false,
         service_account: "statefulset-controller",
         rules: &[
             "list,watch core pods",
@@ -140,7 +136,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "namespace-controller",
         aliases: &["namespace"],
-        off_by_default: false,
         service_account: "namespace-controller",
         rules: &[
             "delete,get,list,watch core namespaces",
@@ -152,7 +147,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "garbage-collector-controller",
         aliases: &["garbagecollector"],
-        off_by_default: false,
         service_account: "generic-garbage-collector",
         rules: &["delete,get,list,patch,update,watch * *", EVENTS],
         start: |context| garbage_collector::run(context).boxed(),
@@ -160,7 +154,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "serviceaccount-controller",
         aliases: &["serviceaccount"],
-        off_by_default: false,
         service_account: "service-account-controller",
         rules: &["create core serviceaccounts", EVENTS],
         start: |context| service_account::run(context).boxed(),
@@ -168,7 +161,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "root-ca-certificate-publisher-controller",
         aliases: &["root-ca-cert-publisher"],
-        off_by_default: false,
         service_account: "root-ca-cert-publisher",
         rules: &["create,update core configmaps", EVENTS],
         start: |context| root_ca_publisher::run(context).boxed(),
@@ -176,7 +168,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "node-lifecycle-controller",
         aliases: &["nodelifecycle"],
-        off_by_default: false,
         service_account: "node-controller",
         rules: NODE_RULES,
         start: |context| node_lifecycle::run(context).boxed(),
@@ -184,7 +175,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "persistentvolumeclaim-protection-controller",
         aliases: &["pvc-protection"],
-        off_by_default: false,
         service_account: "pvc-protection-controller",
         rules: &[
             "get,list,update,watch core persistentvolumeclaims",
@@ -197,7 +187,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "persistentvolume-protection-controller",
         aliases: &["pv-protection"],
-        off_by_default: false,
         service_account: "pv-protection-controller",
         rules: &["get,list,update,watch core persistentvolumes", EVENTS],
         start: |context| storage_protection::run(context, ProtectedResource::Volumes).boxed(),
@@ -205,7 +194,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "volumeattributesclass-protection-controller",
         aliases: &[],
-        off_by_default: false,
         service_account: "volumeattributesclass-protection-controller",
         rules: &[
             "get,list,watch core persistentvolumeclaims",
@@ -218,7 +206,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "persistentvolume-binder-controller",
         aliases: &["persistentvolume-binder"],
-        off_by_default: false,
         service_account: "persistent-volume-binder",
         rules: &[
             "create,delete,get,list,update,watch core persistentvolumes",
@@ -236,7 +223,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "persistentvolume-attach-detach-controller",
         aliases: &["attachdetach"],
-        off_by_default: false,
         service_account: "attachdetach-controller",
         rules: &[
             "list,watch core persistentvolumeclaims,persistentvolumes",
@@ -253,7 +239,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "persistentvolume-expander-controller",
         aliases: &["persistentvolume-expander"],
-        off_by_default: false,
         service_account: "expand-controller",
         rules: &[
             "get,list,patch,update,watch core persistentvolumes",
@@ -266,7 +251,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "ephemeral-volume-controller",
         aliases: &["ephemeral-volume"],
-        off_by_default: false,
         service_account: "ephemeral-volume-controller",
         rules: &[
             "get,list,watch core pods",
@@ -279,7 +263,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "resourceclaim-controller",
         aliases: &["resource-claim-controller"],
-        off_by_default: false,
         service_account: "resource-claim-controller",
         rules: &[
             "get,list,watch core pods",
@@ -295,7 +278,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "resourcequota-controller",
         aliases: &["resourcequota"],
-        off_by_default: false,
         service_account: "resourcequota-controller",
         rules: &["list,watch * *", "update core resourcequotas/status", EVENTS],
         start: |context| resource_quota::run(context).boxed(),
@@ -303,7 +285,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "pod-garbage-collector-controller",
         aliases: &["podgc"],
-        off_by_default: false,
         service_account: "pod-garbage-collector",
         rules: &["delete,list,watch core pods", "get,list,watch core nodes", "patch core pods/status"],
         start: |context| pod_gc::run(context).boxed(),
@@ -311,7 +292,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "clusterrole-aggregation-controller",
         aliases: &["clusterrole-aggregation"],
-        off_by_default: false,
         service_account: "clusterrole-aggregation-controller",
         rules: &["escalate,get,list,patch,update,watch rbac.authorization.k8s.io clusterroles"],
         start: |context| cluster_role_aggregation::run(context).boxed(),
@@ -319,7 +299,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "validatingadmissionpolicy-status-controller",
         aliases: &[],
-        off_by_default: false,
         service_account: "validatingadmissionpolicy-status-controller",
         rules: &[
             "get,list,watch admissionregistration.k8s.io validatingadmissionpolicies",
@@ -331,7 +310,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "job-controller",
         aliases: &["job"],
-        off_by_default: false,
         service_account: "job-controller",
         rules: &[
             "get,list,patch,update,watch batch jobs",
@@ -345,7 +323,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "ttl-after-finished-controller",
         aliases: &["ttl-after-finished"],
-        off_by_default: false,
         service_account: "ttl-after-finished-controller",
         rules: &["delete,get,list,watch batch jobs", EVENTS],
         start: |context| ttl_after_finished::run(context).boxed(),
@@ -353,7 +330,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "cronjob-controller",
         aliases: &["cronjob"],
-        off_by_default: false,
         service_account: "cronjob-controller",
         rules: &[
             "get,list,update,watch batch cronjobs",
@@ -368,7 +344,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "disruption-controller",
         aliases: &["disruption"],
-        off_by_default: false,
         service_account: "disruption-controller",
         rules: &[
             "get,list,watch apps,extensions deployments",
@@ -386,7 +361,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "horizontal-pod-autoscaler-controller",
         aliases: &["horizontalpodautoscaling"],
-        off_by_default: false,
         service_account: "horizontal-pod-autoscaler",
         rules: &[
             "get,list,watch autoscaling horizontalpodautoscalers",
@@ -403,7 +377,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "endpoints-controller",
         aliases: &["endpoint"],
-        off_by_default: false,
         service_account: "endpoint-controller",
         rules: &[
             "get,list,watch core pods,services",
@@ -416,7 +389,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "endpointslice-controller",
         aliases: &["endpointslice"],
-        off_by_default: false,
         service_account: "endpointslice-controller",
         rules: &[
             "get,list,watch core nodes,pods,services",
@@ -429,7 +401,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "endpointslice-mirroring-controller",
         aliases: &["endpointslicemirroring"],
-        off_by_default: false,
         service_account: "endpointslicemirroring-controller",
         rules: &[
             "get,list,watch core endpoints,services",
@@ -443,7 +414,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "certificatesigningrequest-signing-controller",
         aliases: &["csrsigning"],
-        off_by_default: false,
         service_account: "certificate-controller",
         rules: CERTIFICATE_RULES,
         start: |context| certificate_signing_request::signer::run(context).boxed(),
@@ -451,7 +421,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "certificatesigningrequest-approving-controller",
         aliases: &["csrapproving"],
-        off_by_default: false,
         service_account: "certificate-controller",
         rules: CERTIFICATE_RULES,
         start: |context| certificate_signing_request::approver::run(context).boxed(),
@@ -459,7 +428,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "certificatesigningrequest-cleaner-controller",
         aliases: &["csrcleaner"],
-        off_by_default: false,
         service_account: "certificate-controller",
         rules: CERTIFICATE_RULES,
         start: |context| certificate_signing_request::cleaner::run(context).boxed(),
@@ -467,7 +435,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "serviceaccount-token-controller",
         aliases: &["serviceaccount-token"],
-        off_by_default: false,
         service_account: "tokens-controller",
         rules: &[],
         start: |context| service_account_token::run(context).boxed(),
@@ -475,7 +442,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "legacy-serviceaccount-token-cleaner-controller",
         aliases: &["legacy-service-account-token-cleaner"],
-        off_by_default: false,
         service_account: "legacy-service-account-token-cleaner",
         rules: &[
             "get core configmaps named kube-apiserver-legacy-service-account-token-tracking",
@@ -486,7 +452,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "bootstrap-signer-controller",
         aliases: &["bootstrapsigner"],
-        off_by_default: true,
         service_account: "bootstrap-signer",
         rules: &[],
         start: |context| bootstrap_token::signer::run(context).boxed(),
@@ -494,7 +459,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "token-cleaner-controller",
         aliases: &["tokencleaner"],
-        off_by_default: true,
         service_account: "token-cleaner",
         rules: &[],
         start: |context| bootstrap_token::cleaner::run(context).boxed(),
@@ -502,7 +466,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "ttl-controller",
         aliases: &["ttl"],
-        off_by_default: false,
         service_account: "ttl-controller",
         rules: &["list,patch,update,watch core nodes", EVENTS],
         start: |context| ttl::run(context).boxed(),
@@ -510,7 +473,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "taint-eviction-controller",
         aliases: &[],
-        off_by_default: false,
         service_account: "node-controller",
         rules: NODE_RULES,
         start: |context| taint_eviction::run(context).boxed(),
@@ -518,7 +480,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "node-ipam-controller",
         aliases: &["nodeipam"],
-        off_by_default: false,
         service_account: "node-controller",
         rules: NODE_RULES,
         start: |context| node_ipam::run(context).boxed(),
@@ -526,7 +487,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "service-cidr-controller",
         aliases: &[],
-        off_by_default: false,
         service_account: "service-cidrs-controller",
         rules: &[
             "get,list,patch,update,watch networking.k8s.io servicecidrs",
@@ -540,7 +500,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "podcertificaterequest-cleaner-controller",
         aliases: &[],
-        off_by_default: false,
         service_account: "podcertificaterequestcleaner",
         rules: &[],
         start: |context| pod_certificate_request_cleaner::run(context).boxed(),
@@ -548,7 +507,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
         aliases: &[],
-        off_by_default: false,
         service_account: "kube-apiserver-serving-clustertrustbundle-publisher",
         rules: &[],
         start: |context| cluster_trust_bundle_publisher::run(context).boxed(),
@@ -556,7 +514,6 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "storageversion-garbage-collector-controller",
         aliases: &["storage-version-gc"],
-        off_by_default: false,
         service_account: "storage-version-garbage-collector",
         rules: &[],
         start: |context| storage_version_gc::run(context).boxed(),

@@ -70,7 +70,7 @@ use client::{SharedInformerFactory, panics::contain_panic};
 use futures::future::{BoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
-use descriptors::{CONTROLLERS, ControllerDescriptor};
+use descriptors::{CONTROLLERS, ControllerDescriptor, OFF_BY_DEFAULT};
 pub use options::*;
 
 /// Delay before a controller that panicked outside of a sync is started again.
@@ -128,9 +128,9 @@ async fn run_all(
     shutdown: CancellationToken,
 ) {
     let options = Arc::new(options);
-    let enabled = CONTROLLERS
-        .iter()
-        .filter(|descriptor| options.is_enabled(descriptor.name, descriptor.aliases, !descriptor.off_by_default));
+    let enabled = CONTROLLERS.iter().filter(|descriptor| {
+        options.is_enabled(descriptor.name, descriptor.aliases, !OFF_BY_DEFAULT.contains(&descriptor.name))
+    });
     let tasks = enabled.map(|descriptor| {
         let ControllerDescriptor { name, service_account, .. } = *descriptor;
         tracing::debug!(name, service_account, "controller manager: starting controller");

@@ -9,6 +9,7 @@ mod down;
 mod handover;
 mod initializers;
 mod kube_apiserver;
+mod kube_controller_manager;
 mod python_exec;
 mod readme;
 mod refusals;

@@ -65,6 +65,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
             "sys",
             "apiserver",
             "client",
+            "component-server",
             "controllers",
             "scheduler",
             "runtime",

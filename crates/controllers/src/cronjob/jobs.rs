@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use formats::cron::load_time_zone;
+use api::cron::load_time_zone;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::batch::v1::{CronJob, Job},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use formats::{
+use api::{
     ParseError,
     cron::{CronSchedule, load_time_zone},
 };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use api::cron::{CronSchedule, load_time_zone};
 use client::{ApiErrorExt, RequeueAction};
-use formats::cron::{CronSchedule, load_time_zone};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{

@@ -1,3 +1,5 @@
+//! Tests of the EndpointSlice reconciler.
+
 use std::sync::Arc;
 
 use k8s_openapi::api::{

@@ -1,3 +1,5 @@
+//! Tests of the Job controller.
+
 use std::{collections::HashSet, sync::Arc};
 
 use jiff::Timestamp;

@@ -31,7 +31,7 @@ enum ZoneState {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClusterChange {
     None,
-    /// No node is ready any more: nobody is evicted, and taints are removed.
+    /// No node is ready any more: no pod is evicted, and taints are removed.
     EnterDisruption,
     /// Nodes are ready again: the silence of the others is counted from now on.
     ExitDisruption,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cluster_without_ready_nodes_evicts_nobody() {
+    async fn cluster_without_ready_nodes_evicts_no_pod() {
         let (options, mut zones, now) = (NodeLifecycleOptions::default(), Zones::default(), Instant::now());
         let change = zones.handle_disruption(&readiness(&[("a", 2, 0), ("b", 1, 1)]), &options, now);
         assert_eq!(change, ClusterChange::None);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn small_zone_that_is_partially_disrupted_evicts_nobody() {
+    async fn small_zone_that_is_partially_disrupted_evicts_no_pod() {
         let (options, mut zones, now) = (NodeLifecycleOptions::default(), Zones::default(), Instant::now());
         zones.handle_disruption(&readiness(&[("a", 3, 4), ("b", 1, 0)]), &options, now);
         zones.queue_node("a", "n1");

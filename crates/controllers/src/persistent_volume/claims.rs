@@ -182,7 +182,7 @@ impl PersistentVolumeBinder {
         }
         let provisioner = match &class {
             None => Err(format!("storageclass.storage.k8s.io {:?} not found", claim_class(&claim))),
-            Some(class) => reclaim::external_provisioner(&class.provisioner),
+            Some(class) => reclaim::external_provisioner(&class.provisioner).map_err(|error| error.to_string()),
         };
         let provisioner = match provisioner {
             Ok(provisioner) => provisioner,

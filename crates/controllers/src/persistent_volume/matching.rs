@@ -69,6 +69,17 @@ pub(super) fn volume_modes_match(claim: &PersistentVolumeClaim, volume: &Persist
     claim_mode.unwrap_or("Filesystem") == volume_mode.unwrap_or("Filesystem")
 }
 
+/// Returns the phase of a volume; empty before the first one.
+pub(super) fn volume_phase(volume: &PersistentVolume) -> &str {
+    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("")
+}
+
+/// Returns the reclaim policy of a volume.
+pub(super) fn reclaim_policy(volume: &PersistentVolume) -> &str {
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    policy.unwrap_or("Retain")
+}
+
 fn attributes_classes_match(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let of_claim = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
     let of_volume = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());

@@ -9,8 +9,7 @@ use kube::{Api, Resource, ResourceExt, api::DeleteParams};
 
 use super::{
     PersistentVolumeBinder,
-    matching::PROVISIONED_BY,
-    volumes::{reclaim_policy, volume_phase},
+    matching::{PROVISIONED_BY, reclaim_policy, volume_phase},
 };
 
 /// Finalizer of volumes that a plug-in of the controller deletes.
@@ -45,15 +44,22 @@ const CSI_DRIVERS: [&str; 7] = [
 const PLUGINS: [&str; 5] =
     ["kubernetes.io/host-path", "kubernetes.io/nfs", "kubernetes.io/fc", "kubernetes.io/iscsi", "kubernetes.io/csi"];
 
+/// No plug-in does what a volume or class needs; upstream's message.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct VolumePluginError(String);
+
 /// Returns the name under which the provisioner of a class is asked; an error for upstream's own plug-ins, of which none
 /// provisions volumes.
-pub(super) fn external_provisioner(provisioner: &str) -> Result<&str, String> {
+pub(super) fn external_provisioner(provisioner: &str) -> Result<&str, VolumePluginError> {
     if let Some(position) = MIGRATED_PLUGINS.iter().position(|plugin| *plugin == provisioner) {
         return Ok(CSI_DRIVERS[position]);
     }
     match provisioner.starts_with(IN_TREE_PREFIX) {
-        true if PLUGINS.contains(&provisioner) => Err("no provisionable volume plugin matched".into()),
-        true => Err(format!("no volume plugin matched name: {provisioner}")),
+        true if PLUGINS.contains(&provisioner) => {
+            Err(VolumePluginError("no provisionable volume plugin matched".into()))
+        }
+        true => Err(VolumePluginError(format!("no volume plugin matched name: {provisioner}"))),
         false => Ok(provisioner),
     }
 }
@@ -67,15 +73,17 @@ enum VolumeDeleter {
     HostPath(String),
 }
 
-fn find_deleter(volume: &PersistentVolume) -> Result<VolumeDeleter, String> {
+fn find_deleter(volume: &PersistentVolume) -> Result<VolumeDeleter, VolumePluginError> {
     let spec = volume.spec.as_ref();
     let host_path = spec.and_then(|spec| spec.host_path.as_ref()).map(|source| source.path.clone());
     let by_name = volume.annotations().get(PROVISIONED_BY).filter(|name| !name.is_empty());
     match by_name {
         Some(name) if name == PLUGINS[0] => Ok(VolumeDeleter::HostPath(host_path.unwrap_or_default())),
-        Some(name) if PLUGINS.contains(&name.as_str()) => Err("no deletable volume plugin matched".into()),
+        Some(name) if PLUGINS.contains(&name.as_str()) => {
+            Err(VolumePluginError("no deletable volume plugin matched".into()))
+        }
         Some(name) if name.starts_with(IN_TREE_PREFIX) && !MIGRATED_PLUGINS.contains(&name.as_str()) => {
-            Err(format!("no volume plugin matched name: {name}"))
+            Err(VolumePluginError(format!("no volume plugin matched name: {name}")))
         }
         Some(_) => Ok(VolumeDeleter::External),
         None if spec.is_some_and(|spec| spec.csi.is_some()) => Ok(VolumeDeleter::External),
@@ -85,7 +93,8 @@ fn find_deleter(volume: &PersistentVolume) -> Result<VolumeDeleter, String> {
                 None if spec.is_some_and(has_plugin) => "no deletable volume plugin matched",
                 None => "no volume plugin matched",
             };
-            Err(format!("error getting deleter volume plugin for volume {:?}: {why}", volume.name_any()))
+            let message = format!("error getting deleter volume plugin for volume {:?}: {why}", volume.name_any());
+            Err(VolumePluginError(message))
         }
     }
 }
@@ -139,10 +148,10 @@ impl PersistentVolumeBinder {
         let path = match find_deleter(&volume) {
             Ok(VolumeDeleter::External) => return Ok(true),
             Ok(VolumeDeleter::HostPath(path)) => path,
-            Err(message) => return self.fail_volume(volume, "VolumeFailedDelete", &message).await,
+            Err(error) => return self.fail_volume(volume, "VolumeFailedDelete", &error.to_string()).await,
         };
-        if let Err(message) = remove_host_path(&path).await {
-            return self.fail_volume(volume, "VolumeFailedDelete", &message).await;
+        if let Err(error) = remove_host_path(&path).await {
+            return self.fail_volume(volume, "VolumeFailedDelete", &error.to_string()).await;
         }
         let name = volume.name_any();
         if volume.finalizers().iter().any(|finalizer| finalizer == IN_TREE_FINALIZER) {
@@ -171,13 +180,14 @@ impl PersistentVolumeBinder {
 }
 
 /// Removes the directory of a hostPath volume; only paths below `/tmp` are removed.
-async fn remove_host_path(path: &str) -> Result<(), String> {
+async fn remove_host_path(path: &str) -> Result<(), VolumePluginError> {
     let is_allowed = path.strip_prefix("/tmp/").is_some_and(|rest| !rest.is_empty());
     if !is_allowed || path.split('/').any(|part| part == "..") {
-        return Err(format!("host_path deleter only supports /tmp/.+ but received provided {path}"));
+        let message = format!("host_path deleter only supports /tmp/.+ but received provided {path}");
+        return Err(VolumePluginError(message));
     }
     match tokio::fs::remove_dir_all(path).await {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumePluginError(error.to_string())),
         _ => Ok(()),
     }
 }
@@ -197,7 +207,8 @@ mod tests {
         assert_eq!(external_provisioner("example.com/nfs"), Ok("example.com/nfs"));
         assert_eq!(external_provisioner("kubernetes.io/aws-ebs"), Ok("ebs.csi.aws.com"));
         let refused = external_provisioner("kubernetes.io/no-provisioner");
-        assert_eq!(refused, Err("no volume plugin matched name: kubernetes.io/no-provisioner".into()));
+        let message = "no volume plugin matched name: kubernetes.io/no-provisioner";
+        assert_eq!(refused, Err(VolumePluginError(message.into())));
     }
 
     #[test]
@@ -209,7 +220,7 @@ mod tests {
         let by = json!({PROVISIONED_BY: "example.com/p"});
         assert_eq!(find_deleter(&volume(by, json!({"hostPath": {"path": "/x"}}))), Ok(VolumeDeleter::External));
         let local = find_deleter(&volume(json!({}), json!({"local": {"path": "/x"}})));
-        assert!(local.unwrap_err().ends_with("no volume plugin matched"));
+        assert!(local.unwrap_err().0.ends_with("no volume plugin matched"));
     }
 
     #[test]
@@ -228,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn only_directories_below_tmp_are_removed() {
         for path in ["/tmp/", "/tmpx/y", "/var/x", "/tmp/../etc"] {
-            assert!(remove_host_path(path).await.unwrap_err().contains("only supports /tmp/.+"), "{path}");
+            assert!(remove_host_path(path).await.unwrap_err().0.contains("only supports /tmp/.+"), "{path}");
         }
         let directory = format!("/tmp/ferry-reclaim-{}", std::process::id());
         std::fs::create_dir(&directory).unwrap();

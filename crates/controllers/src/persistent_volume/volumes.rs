@@ -7,7 +7,7 @@ use kube::{Api, Resource, ResourceExt, api::PostParams};
 
 use super::{
     BinderKey, PersistentVolumeBinder, claim_ref_key,
-    matching::{BOUND_BY_CONTROLLER, PROVISIONED_BY, volume_modes_match},
+    matching::{BOUND_BY_CONTROLLER, PROVISIONED_BY, reclaim_policy, volume_modes_match, volume_phase},
     reclaim, volume_name,
 };
 
@@ -119,15 +119,4 @@ impl PersistentVolumeBinder {
         let written = api.replace_status(&volume.name_any(), &PostParams::default(), &changed).await?;
         Ok(self.volumes.record(written))
     }
-}
-
-/// Returns the phase of a volume; empty before the first one.
-pub(super) fn volume_phase(volume: &PersistentVolume) -> &str {
-    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("")
-}
-
-/// Returns the reclaim policy of a volume.
-pub(super) fn reclaim_policy(volume: &PersistentVolume) -> &str {
-    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-    policy.unwrap_or("Retain")
 }

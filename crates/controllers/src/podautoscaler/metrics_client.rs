@@ -252,7 +252,7 @@ fn pod_metric(pod: &ResourceMetrics, resource: &str, container: Option<&str>) ->
         let usage = quantity_millis(one.usage.get(resource)?)?;
         value = Some(value.unwrap_or(0i64).saturating_add(usage));
     }
-    let window = formats::duration::parse(&pod.window).and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0);
+    let window = api::duration::parse(&pod.window).and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0);
     Some(PodMetric { timestamp: pod.timestamp, window: Duration::from_nanos(window), value: value? })
 }
 

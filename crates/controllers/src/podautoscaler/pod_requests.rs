@@ -1,6 +1,6 @@
 //! Resource requests of pods, which utilization is measured against.
 
-use formats::quantity::Quantity;
+use api::quantity::Quantity;
 use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec},
     apimachinery::pkg::api::resource::Quantity as ApiQuantity,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use api::quantity::Quantity;
 use api::selector::LabelSelector as QuerySelector;
 use client::ApiErrorExt;
-use formats::quantity::Quantity;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{

@@ -78,15 +78,23 @@ pub(super) fn owning_pod(claim: &ResourceClaim) -> Option<&OwnerReference> {
     claim.owner_references().iter().find(is_pod)
 }
 
+/// A claim was not generated for the pod that refers to it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ResourceClaim {namespace}/{claim} was not created for pod {namespace}/{pod} (pod is not owner)")]
+pub(super) struct NotOwnedError {
+    namespace: String,
+    claim: String,
+    pod: String,
+}
+
 /// Checks that a generated claim belongs to the pod.
-pub(super) fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), String> {
+pub(super) fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), NotOwnedError> {
     let owner = owning_pod(claim).map(|owner| &owner.uid);
     if owner.is_some() && owner == pod.metadata.uid.as_ref() {
         return Ok(());
     }
     let namespace = pod.namespace().unwrap_or_default();
-    let (claim, pod) = (claim.name_any(), pod.name_any());
-    Err(format!("ResourceClaim {namespace}/{claim} was not created for pod {namespace}/{pod} (pod is not owner)"))
+    Err(NotOwnedError { namespace, claim: claim.name_any(), pod: pod.name_any() })
 }
 
 /// Whether the claim is allocated, not reserved for the pod, and may be.
@@ -189,6 +197,6 @@ mod tests {
         assert_eq!(check_owner(&owner, &claim), Ok(()));
         let mut other = owner;
         other.metadata.uid = Some("v".into());
-        assert!(check_owner(&other, &claim).unwrap_err().contains("pod is not owner"));
+        assert!(check_owner(&other, &claim).unwrap_err().to_string().contains("pod is not owner"));
     }
 }

@@ -209,7 +209,10 @@ impl ResourceClaimController {
             let Some(claim) = self.claims.get(&namespace, name) else { return Ok(()) };
             if matches!(pod_claim, PodClaim::Generated(_)) {
                 let check = claims::check_owner(pod, &claim);
-                check.map_err(|reason| ResourceClaimError::PodClaim { entry: entry.name.clone(), reason })?;
+                check.map_err(|error| ResourceClaimError::PodClaim {
+                    entry: entry.name.clone(),
+                    reason: error.to_string(),
+                })?;
             }
             if claims::needs_reservation(pod, &claim) {
                 let consumer = ResourceClaimConsumerReference {
