@@ -15,9 +15,11 @@ use serde_json::json;
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
+    node_readiness::is_node_ready,
     object_key::ObjectKey,
     pod_availability::{is_pod_terminal, pod_phase},
     pod_disruption,
+    pod_node::{assigned_node, index_pods_by_node, pods_on_node},
 };
 
 /// Delay between the end of a pod and the check of the threshold; ended pods in between are checked together.
@@ -25,8 +27,6 @@ const GC_CHECK_PERIOD: Duration = Duration::from_secs(20);
 /// Delay before a pod's missing node counts as deleted.
 const QUARANTINE_PERIOD: Duration = Duration::from_secs(40);
 const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
-/// Index of pods by node name.
-const BY_NODE: &str = "node";
 /// Index of terminated pods, under the value `""`.
 const TERMINATED: &str = "terminated";
 
@@ -60,7 +60,7 @@ impl Controller for PodGcController {
     const WORKERS: usize = 2;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        self.pods.add_index(BY_NODE, |pod| assigned_node(pod).map(Into::into).into_iter().collect());
+        index_pods_by_node(&self.pods);
         self.pods.add_index(TERMINATED, |pod| is_pod_terminated(pod).then(String::new).into_iter().collect());
         watches.add(&self.nodes, Self::handle_node_event);
         watches.add(&self.pods, Self::handle_pod_event);
@@ -83,7 +83,7 @@ impl PodGcController {
             }
             _ => return,
         };
-        for pod in self.pods.by_index(BY_NODE, &event.object().name_any()) {
+        for pod in pods_on_node(&self.pods, &event.object().name_any()) {
             queue.add_after(PodGcWork::Pod(ObjectKey::from_object(pod.as_ref())), delay);
         }
     }
@@ -152,20 +152,14 @@ impl PodGcController {
     }
 }
 
-fn assigned_node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|node| !node.is_empty())
-}
-
 fn is_pod_terminated(pod: &Pod) -> bool {
     !matches!(pod_phase(pod), "Pending" | "Running" | "Unknown")
 }
 
 /// Whether the node is not ready and has the out-of-service taint.
 fn is_out_of_service(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    !is_ready && taints.iter().any(|taint| taint.key == OUT_OF_SERVICE_TAINT)
+    !is_node_ready(node) && taints.iter().any(|taint| taint.key == OUT_OF_SERVICE_TAINT)
 }
 
 /// Returns the pods to delete: evicted ones first, then the oldest.

@@ -32,11 +32,10 @@ use crate::{
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     pod_claims::{PODS_BY_CLAIM, index_pods_by_claim, pod_claim_names},
+    pod_node::{assigned_node, index_pods_by_node, pods_on_node},
 };
 use state::{CsiVolume, DesiredVolume, DesiredVolumes};
 
-/// Index of pods by node.
-const PODS_BY_NODE: &str = "node";
 /// Index of VolumeAttachments by node.
 const ATTACHMENTS_BY_NODE: &str = "node";
 /// Index of VolumeAttachments by PersistentVolume.
@@ -82,7 +81,7 @@ impl Controller for AttachDetachController {
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
         index_pods_by_claim(&self.pods);
-        self.pods.add_index(PODS_BY_NODE, |pod| node_of_pod(pod).map(str::to_owned).into_iter().collect());
+        index_pods_by_node(&self.pods);
         self.attachments.add_index(ATTACHMENTS_BY_NODE, |attachment| vec![attachment.spec.node_name.clone()]);
         self.attachments.add_index(ATTACHMENTS_BY_VOLUME, |attachment| {
             attachment.spec.source.persistent_volume_name.iter().cloned().collect()
@@ -90,7 +89,7 @@ impl Controller for AttachDetachController {
         watches.add(&self.pods, |_, event, queue| {
             let pod = event.object();
             if pod_claim_names(pod).next().is_some() {
-                node_of_pod(pod).into_iter().for_each(|node| queue.add(node.to_owned()));
+                assigned_node(pod).into_iter().for_each(|node| queue.add(node.to_owned()));
             }
         });
         watches.add(&self.nodes, |this, event, queue| {
@@ -140,14 +139,14 @@ impl Controller for AttachDetachController {
 impl AttachDetachController {
     fn enqueue_nodes_of_claim(&self, queue: &WorkQueue<String>, claim: &str) {
         for pod in self.pods.by_index(PODS_BY_CLAIM, claim) {
-            node_of_pod(&pod).into_iter().for_each(|node| queue.add(node.to_owned()));
+            assigned_node(&pod).into_iter().for_each(|node| queue.add(node.to_owned()));
         }
     }
 
     /// Returns the attachable volumes of the pods on a node that have not ended.
     fn desired_volumes(&self, node: &str) -> DesiredVolumes {
         let mut desired = DesiredVolumes::new();
-        let mut pods = self.pods.by_index(PODS_BY_NODE, node);
+        let mut pods = pods_on_node(&self.pods, node);
         pods.retain(|pod| !is_pod_terminal(pod));
         pods.sort_by_key(|pod| pod.name_any());
         for pod in pods {
@@ -295,7 +294,7 @@ impl AttachDetachController {
     fn record_multi_attach(&self, desired: &DesiredVolume, elsewhere: &[Arc<VolumeAttachment>]) {
         let claim = claim_of_volume(&desired.volume).map(|claim| claim.to_string()).unwrap_or_default();
         let is_elsewhere = |pod: &Pod| {
-            let node = node_of_pod(pod);
+            let node = assigned_node(pod);
             elsewhere.iter().any(|attachment| Some(attachment.spec.node_name.as_str()) == node) && !is_pod_terminal(pod)
         };
         let mut users = self.pods.by_index(PODS_BY_CLAIM, &claim);
@@ -314,10 +313,6 @@ impl AttachDetachController {
             self.recorder.record_warning(pod.object_ref(&()), "FailedAttachVolume", message.clone());
         }
     }
-}
-
-fn node_of_pod(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
 fn claim_of_volume(volume: &PersistentVolume) -> Option<ObjectKey> {

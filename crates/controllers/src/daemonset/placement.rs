@@ -10,6 +10,8 @@ use k8s_openapi::api::{
     },
 };
 
+use crate::tolerations::tolerates_taint;
+
 /// Whether a node runs a pod of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodePlacement {
@@ -42,19 +44,6 @@ pub(super) fn node_placement(set: &DaemonSet, node: &Node) -> NodePlacement {
     } else {
         NodePlacement::Run
     }
-}
-
-/// Whether a toleration matches a taint. An empty key or effect matches all.
-fn tolerates_taint(toleration: &Toleration, taint: &Taint) -> bool {
-    let matches =
-        |wanted: Option<&String>, value: &str| wanted.is_none_or(|wanted| wanted.is_empty() || wanted == value);
-    matches(toleration.effect.as_ref(), &taint.effect)
-        && matches(toleration.key.as_ref(), &taint.key)
-        && match toleration.operator.as_deref().unwrap_or("") {
-            "" | "Equal" => toleration.value.as_deref().unwrap_or("") == taint.value.as_deref().unwrap_or(""),
-            "Exists" => true,
-            _ => false,
-        }
 }
 
 /// Returns the template's tolerations with those that every daemon pod has.

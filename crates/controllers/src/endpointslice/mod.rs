@@ -28,6 +28,7 @@ use self::{
 use crate::{
     ControllerContext, EndpointOptions,
     controller::{Controller, ControllerWatches, run_controller},
+    node_readiness::is_node_ready,
     object_key::ObjectKey,
     service_endpoints::{
         membership,
@@ -129,9 +130,7 @@ impl EndpointSliceController {
     fn handle_node_event(&self, event: &ResourceEvent<Node>, queue: &WorkQueue<SliceWork>) {
         let zone = |node: &Node| node.labels().get(slice::ZONE_LABEL).cloned();
         let is_relevant = match event {
-            ResourceEvent::Updated { old, new } => {
-                topology::is_node_ready(old) != topology::is_node_ready(new) || zone(old) != zone(new)
-            }
+            ResourceEvent::Updated { old, new } => is_node_ready(old) != is_node_ready(new) || zone(old) != zone(new),
             _ => true,
         };
         if is_relevant {

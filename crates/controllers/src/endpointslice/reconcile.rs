@@ -15,7 +15,7 @@ use super::slice::{has_service_labels, is_owned_by, is_placeholder, new_slice, p
 use crate::service_endpoints::{
     endpoint_set::{EndpointSet, endpoint_identity, is_same_endpoint, slice_endpoints},
     membership::{publishes_not_ready, should_pod_be_in_endpoints},
-    ports::{endpoint_ports, sort_ports},
+    ports::{EndpointPortsKey, endpoint_ports, ports_key, sort_ports},
 };
 
 /// Planned writes of the slices of one address type.
@@ -41,15 +41,15 @@ impl SliceReconciler<'_> {
     /// Plans the slices of one address type.
     pub(super) fn plan(&self, address_type: &str, existing: &[Arc<EndpointSlice>]) -> SlicePlan {
         let mut plan = SlicePlan::default();
-        let mut by_ports: HashMap<PortKey, Vec<Arc<EndpointSlice>>> = HashMap::new();
+        let mut by_ports: HashMap<EndpointPortsKey, Vec<Arc<EndpointSlice>>> = HashMap::new();
         for slice in existing {
             match is_owned_by(slice, self.service) {
-                true => by_ports.entry(port_key(&existing_ports(slice))).or_default().push(slice.clone()),
+                true => by_ports.entry(ports_key(&existing_ports(slice))).or_default().push(slice.clone()),
                 false => plan.delete.push(slice.clone()),
             }
         }
         for (ports, desired) in self.desired_endpoints(address_type, &mut plan.skipped) {
-            let slices = by_ports.remove(&port_key(&ports)).unwrap_or_default();
+            let slices = by_ports.remove(&ports_key(&ports)).unwrap_or_default();
             self.plan_ports(&mut plan, &slices, desired, &ports, address_type);
         }
         let mut left: Vec<_> = by_ports.into_values().flatten().collect();
@@ -71,10 +71,10 @@ impl SliceReconciler<'_> {
         address_type: &str,
         skipped: &mut Vec<String>,
     ) -> Vec<(Vec<EndpointPort>, EndpointSet)> {
-        let mut groups: BTreeMap<PortKey, (Vec<EndpointPort>, EndpointSet)> = BTreeMap::new();
+        let mut groups: BTreeMap<EndpointPortsKey, (Vec<EndpointPort>, EndpointSet)> = BTreeMap::new();
         for pod in self.pods.iter().filter(|pod| should_pod_be_in_endpoints(pod, true)) {
             let ports = endpoint_ports(self.service, pod);
-            let group = groups.entry(port_key(&ports)).or_insert_with(|| (ports, EndpointSet::new()));
+            let group = groups.entry(ports_key(&ports)).or_insert_with(|| (ports, EndpointSet::new()));
             let node_name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
             let node = (self.node)(node_name);
             if node.is_none() && !publishes_not_ready(self.service) {
@@ -179,14 +179,6 @@ enum KeptSlice {
     Updated(Box<EndpointSlice>),
     /// None of its endpoints is desired.
     Empty,
-}
-
-/// Identity of a set of ports.
-type PortKey = Vec<(Option<String>, Option<String>, Option<i32>, Option<String>)>;
-
-fn port_key(ports: &[EndpointPort]) -> PortKey {
-    let key = |port: &EndpointPort| (port.name.clone(), port.protocol.clone(), port.port, port.app_protocol.clone());
-    ports.iter().map(key).collect()
 }
 
 fn existing_ports(slice: &EndpointSlice) -> Vec<EndpointPort> {

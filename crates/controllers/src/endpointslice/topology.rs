@@ -19,6 +19,7 @@ use super::{
     slice::ZONE_LABEL,
 };
 use crate::{
+    node_readiness::is_node_ready,
     object_key::ObjectKey,
     service_endpoints::endpoint_set::{is_endpoint_ready, slice_endpoints},
 };
@@ -132,12 +133,6 @@ fn cpu_ratios(nodes: &[Arc<Node>]) -> Option<BTreeMap<String, f64>> {
     let total: i64 = by_zone.values().sum();
     let ratios = by_zone.into_iter().map(|(zone, cpu)| (zone, cpu as f64 / total as f64));
     Some(ratios.collect::<BTreeMap<_, _>>()).filter(|ratios| ratios.len() > 1)
-}
-
-/// Whether the node's `Ready` condition is true.
-pub(super) fn is_node_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().find(|condition| condition.type_ == "Ready").is_some_and(|ready| ready.status == "True")
 }
 
 /// Whether a zone has fewer endpoints than its share allows.

@@ -20,7 +20,7 @@ use crate::{
         LEADER_ANNOTATION, SERVICE_NAME_LABEL, SLICE_MANAGED_BY_LABEL, TRIGGER_TIME_ANNOTATION,
         endpoint_set::{EndpointSet, endpoint_identity, is_same_endpoint, slice_endpoints},
         parse_ip_sloppy,
-        ports::sort_ports,
+        ports::{EndpointPortsKey, ports_key, sort_ports},
         slice_name_prefix,
         subsets::repack_subsets,
     },
@@ -44,7 +44,7 @@ pub(super) struct MirrorPlan {
 }
 
 /// Address type and ports of a slice.
-type SliceKey = (&'static str, Vec<(Option<String>, Option<String>, Option<i32>, Option<String>)>);
+type SliceKey = (&'static str, EndpointPortsKey);
 
 /// Whether the object is mirrored: neither opted out nor a leader election lock.
 pub(super) fn should_mirror(endpoints: &Endpoints) -> bool {
@@ -67,8 +67,9 @@ pub(super) fn plan_slices(endpoints: &Endpoints, existing: &[Arc<EndpointSlice>]
             }
             match mirrored_endpoint(address, ready) {
                 Some((type_, endpoint)) => {
-                    let group =
-                        desired.entry(slice_key(type_, &ports)).or_insert_with(|| (ports.clone(), EndpointSet::new()));
+                    let group = desired
+                        .entry((type_, ports_key(&ports)))
+                        .or_insert_with(|| (ports.clone(), EndpointSet::new()));
                     group.1.insert(endpoint_identity(&endpoint), endpoint);
                     added += 1;
                 }
@@ -81,7 +82,7 @@ pub(super) fn plan_slices(endpoints: &Endpoints, existing: &[Arc<EndpointSlice>]
     for slice in existing {
         let type_ = if slice.address_type == "IPv6" { "IPv6" } else { "IPv4" };
         let ports = sort_ports(slice.ports.clone().unwrap_or_default());
-        by_key.entry(slice_key(type_, &ports)).or_default().push(slice.clone());
+        by_key.entry((type_, ports_key(&ports))).or_default().push(slice.clone());
     }
     for (key, (ports, set)) in desired {
         let mut slices = by_key.remove(&key).unwrap_or_default().into_iter();
@@ -120,11 +121,6 @@ fn recycle_slices(plan: &mut MirrorPlan) {
             None => plan.create.push(slice),
         }
     }
-}
-
-fn slice_key(type_: &'static str, ports: &[EndpointPort]) -> SliceKey {
-    let port = |port: &EndpointPort| (port.name.clone(), port.protocol.clone(), port.port, port.app_protocol.clone());
-    (type_, ports.iter().map(port).collect())
 }
 
 fn slice_ports(ports: &[k8s_openapi::api::core::v1::EndpointPort]) -> Vec<EndpointPort> {

@@ -5,9 +5,9 @@ mod cidr_set;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer};
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
@@ -180,14 +180,11 @@ impl NodeIpamController {
     }
 
     fn record_status(&self, node: &Node, status: &str) {
-        let regarding = ObjectReference {
-            api_version: Some("v1".into()),
-            kind: Some("Node".into()),
-            name: node.metadata.name.clone(),
-            uid: node.metadata.uid.clone(),
-            ..Default::default()
-        };
-        self.recorder.record_normal(regarding, status, format!("Node {} status is now: {status}", node.name_any()));
+        self.recorder.record_normal(
+            node.object_ref(&()),
+            status,
+            format!("Node {} status is now: {status}", node.name_any()),
+        );
     }
 
     fn lock_sets(&self) -> MutexGuard<'_, Vec<CidrSet>> {

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use crate::NodeLifecycleOptions;
+use crate::{NodeLifecycleOptions, node_readiness::ready_condition};
 
 /// Conditions that only the kubelet reports.
 const KUBELET_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
@@ -54,11 +54,6 @@ impl NodeHealth {
         };
         Duration::try_from(now.duration_since(self.probed_at)).is_ok_and(|silence| silence > grace)
     }
-}
-
-/// Returns the condition `Ready`.
-pub(super) fn ready_condition(node: &Node) -> Option<&NodeCondition> {
-    node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready")
 }
 
 /// Returns the status of the condition `Ready`; `Unknown` if it was never reported.

@@ -35,11 +35,10 @@ use crate::{
     ControllerContext, NodeLifecycleOptions,
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
+    pod_node::{assigned_node, index_pods_by_node},
 };
 
 const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
-/// Index of pods by node name.
-const BY_NODE: &str = "node";
 /// Attempts to change the taints of a node after conflicts.
 const TAINT_ATTEMPTS: usize = 5;
 
@@ -84,7 +83,7 @@ impl Controller for NodeLifecycleController {
     const WORKERS: usize = 8;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        self.pods.add_index(BY_NODE, |pod| assigned_node(pod).map(Into::into).into_iter().collect());
+        index_pods_by_node(&self.pods);
         watches.require_cache(&self.leases);
         watches.add(&self.nodes, |this, event, queue| {
             let name = event.object().name_any();
@@ -193,8 +192,4 @@ impl NodeLifecycleController {
     fn lock_zones(&self) -> MutexGuard<'_, Zones> {
         self.zones.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
-
-fn assigned_node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|node| !node.is_empty())
 }

@@ -13,10 +13,14 @@ use kube::{Api, ResourceExt, api::PostParams};
 use tokio::time::Instant;
 
 use super::{
-    BY_NODE, NODE_LEASE_NAMESPACE, NodeLifecycleController,
-    health::{NodeHealth, ready_condition, ready_status, set_conditions_unknown},
+    NODE_LEASE_NAMESPACE, NodeLifecycleController,
+    health::{NodeHealth, ready_status, set_conditions_unknown},
     taints::{NOT_READY_TAINT, TaintChange, UNREACHABLE_TAINT, has_no_execute_taint},
     zones::{ClusterChange, ZoneReadiness, zone_key},
+};
+use crate::{
+    node_readiness::{is_node_ready, ready_condition},
+    pod_node::pods_on_node,
 };
 
 /// Nodes that are examined at the same time.
@@ -86,7 +90,7 @@ impl NodeLifecycleController {
             };
             if !node.labels().contains_key(EXCLUDE_DISRUPTION_LABEL) {
                 let counts = readiness.entry(zone_key(&node)).or_default();
-                match ready_condition(&node).is_some_and(|ready| ready.status == "True") {
+                match is_node_ready(&node) {
                     true => counts.ready += 1,
                     false => counts.not_ready += 1,
                 }
@@ -211,7 +215,7 @@ impl NodeLifecycleController {
     /// Marks the pods of a node as not ready; returns whether all were.
     async fn mark_pods_not_ready(&self, node: &str) -> bool {
         let mut all = true;
-        for pod in self.pods.by_index(BY_NODE, node) {
+        for pod in pods_on_node(&self.pods, node) {
             if let Err(error) = self.mark_pod_not_ready(&pod).await {
                 tracing::debug!(node, pod = pod.name_any(), %error, "node lifecycle: pod not marked as not ready");
                 all = false;

@@ -40,6 +40,15 @@ pub(crate) fn endpoint_ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> 
     sort_ports(found.collect())
 }
 
+/// Identity of a set of ports: name, protocol, number and application protocol of each.
+pub(crate) type EndpointPortsKey = Vec<(Option<String>, Option<String>, Option<i32>, Option<String>)>;
+
+/// Returns the identity of sorted ports.
+pub(crate) fn ports_key(ports: &[EndpointPort]) -> EndpointPortsKey {
+    let key = |port: &EndpointPort| (port.name.clone(), port.protocol.clone(), port.port, port.app_protocol.clone());
+    ports.iter().map(key).collect()
+}
+
 /// Sorts ports in upstream's order.
 pub(crate) fn sort_ports(mut ports: Vec<EndpointPort>) -> Vec<EndpointPort> {
     ports.sort_by_cached_key(|port| fnv1a_128(&print_slice_port(port)));

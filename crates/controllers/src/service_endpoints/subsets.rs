@@ -9,12 +9,12 @@ use super::ports::{fnv1a_128, print_pointer};
 /// Identity of an address: the IP and the uid of its target.
 type AddressKey = (String, Option<String>);
 /// Identity of a port: name, number, protocol and application protocol.
-type PortKey = (String, i32, String, Option<String>);
+type SubsetPortKey = (String, i32, String, Option<String>);
 
 /// Expands subsets to single addresses and ports, and packs those into the fewest subsets.
 pub(crate) fn repack_subsets(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
     let mut addresses: BTreeMap<AddressKey, &EndpointAddress> = BTreeMap::new();
-    let mut by_port: BTreeMap<Option<PortKey>, BTreeMap<AddressKey, bool>> = BTreeMap::new();
+    let mut by_port: BTreeMap<Option<SubsetPortKey>, BTreeMap<AddressKey, bool>> = BTreeMap::new();
     for subset in subsets {
         let ports = subset.ports.as_deref().unwrap_or_default().iter().map(|port| Some(port_key(port)));
         // Addresses without ports are kept.
@@ -58,12 +58,12 @@ fn address_key(address: &EndpointAddress) -> AddressKey {
     (address.ip.clone(), address.target_ref.as_ref().map(|target| target.uid.clone().unwrap_or_default()))
 }
 
-fn port_key(port: &EndpointPort) -> PortKey {
+fn port_key(port: &EndpointPort) -> SubsetPortKey {
     let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
     (port.name.clone().unwrap_or_default(), port.port, protocol, port.app_protocol.clone())
 }
 
-fn new_port((name, port, protocol, app_protocol): PortKey) -> EndpointPort {
+fn new_port((name, port, protocol, app_protocol): SubsetPortKey) -> EndpointPort {
     EndpointPort { name: (!name.is_empty()).then_some(name), port, protocol: Some(protocol), app_protocol }
 }
 

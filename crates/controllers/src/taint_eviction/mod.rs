@@ -3,7 +3,7 @@
 //!
 //! The time of a toleration runs from the moment at which this controller observed the taint.
 
-mod tolerations;
+mod eviction_delay;
 
 use std::{
     collections::HashMap,
@@ -20,16 +20,14 @@ use kube::{
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::tolerations::{EvictionDelay, eviction_delay, no_execute_taints};
+use self::eviction_delay::{EvictionDelay, eviction_delay, no_execute_taints};
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
     pod_disruption,
+    pod_node::{index_pods_by_node, pods_on_node},
 };
-
-/// Index of pods by node name.
-const BY_NODE: &str = "node";
 
 struct TaintEvictionController {
     client: Client,
@@ -58,10 +56,7 @@ impl Controller for TaintEvictionController {
     const WORKERS: usize = 8;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        self.pods.add_index(BY_NODE, |pod| {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-            node.filter(|node| !node.is_empty()).into_iter().collect()
-        });
+        index_pods_by_node(&self.pods);
         watches.add(&self.nodes, Self::handle_node_event);
         watches.add(&self.pods, |_, event, queue| {
             let relevant = |pod: &Pod| pod.spec.as_ref().map(|spec| (spec.node_name.clone(), spec.tolerations.clone()));
@@ -85,7 +80,7 @@ impl TaintEvictionController {
             ResourceEvent::Deleted(_) => false,
         };
         if is_relevant {
-            for pod in self.pods.by_index(BY_NODE, &event.object().name_any()) {
+            for pod in pods_on_node(&self.pods, &event.object().name_any()) {
                 queue.add(ObjectKey::from_object(pod.as_ref()));
             }
         }

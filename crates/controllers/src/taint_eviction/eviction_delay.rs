@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
+use crate::tolerations::tolerates_taint;
+
 /// Time until a pod is evicted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EvictionDelay {
@@ -24,7 +26,7 @@ pub(super) fn no_execute_taints(node: &Node) -> Vec<Taint> {
 pub(super) fn eviction_delay(taints: &[Taint], tolerations: &[Toleration]) -> EvictionDelay {
     let mut shortest: Option<i64> = None;
     for taint in taints {
-        let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint)) else {
+        let Some(toleration) = tolerations.iter().find(|toleration| tolerates_taint(toleration, taint)) else {
             return EvictionDelay::None;
         };
         shortest = [shortest, toleration.toleration_seconds].into_iter().flatten().min();
@@ -33,19 +35,6 @@ pub(super) fn eviction_delay(taints: &[Taint], tolerations: &[Toleration]) -> Ev
         None => EvictionDelay::Never,
         Some(0) => EvictionDelay::None,
         Some(seconds) => EvictionDelay::After(Duration::from_secs(seconds)),
-    }
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let (effect, key) = (text(&toleration.effect), text(&toleration.key));
-    if (!effect.is_empty() && effect != taint.effect) || (!key.is_empty() && key != taint.key) {
-        return false;
-    }
-    match toleration.operator.as_deref().unwrap_or_default() {
-        "Exists" => true,
-        "" | "Equal" => text(&toleration.value) == text(&taint.value),
-        _ => false,
     }
 }
 
