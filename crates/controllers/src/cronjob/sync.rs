@@ -281,6 +281,11 @@ impl<'a> CronJobSync<'a> {
                 self.record_normal("SuccessfulDelete", format!("Deleted job {}", job.name_any()));
                 true
             }
+            // The cache does not have the deletion yet.
+            Err(error) if error.is_not_found() => {
+                self.remove_active(job.metadata.uid.as_ref());
+                true
+            }
             Err(error) => {
                 self.record_warning("FailedDelete", format!("Deleted job: {}", error.server_message()));
                 false
