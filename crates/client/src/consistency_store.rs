@@ -8,6 +8,7 @@ use std::{
     any::TypeId,
     collections::HashMap,
     sync::{Mutex, MutexGuard},
+    time::Duration,
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,6 +18,9 @@ use crate::{
     expectations::EXPECTATIONS_TIMEOUT,
     informer::{CachedObject, SharedInformer},
 };
+
+/// Time after which a key that is not ready is checked again. The event of its write usually queues it before.
+pub const CONSISTENCY_RECHECK: Duration = Duration::from_millis(100);
 
 /// Writes that the caches may not have yet, by controller key. A write that is never observed (its object was deleted
 /// while the watch was interrupted) is forgotten after [`EXPECTATIONS_TIMEOUT`].
@@ -110,7 +114,7 @@ mod tests {
         assert!(store.is_ready("a"));
         store.record_write("a", &informer, &written(9));
         assert!(!store.is_ready("a"));
-        tokio::time::advance(EXPECTATIONS_TIMEOUT + std::time::Duration::from_secs(1)).await;
+        tokio::time::advance(EXPECTATIONS_TIMEOUT + Duration::from_secs(1)).await;
         assert!(store.is_ready("a"));
     }
 }

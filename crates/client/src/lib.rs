@@ -21,7 +21,7 @@ pub mod service_account_client;
 pub mod transport;
 pub mod work_queue;
 
-pub use consistency_store::ConsistencyStore;
+pub use consistency_store::{CONSISTENCY_RECHECK, ConsistencyStore};
 pub use errors::ApiErrorExt;
 pub use event_recorder::EventRecorder;
 pub use expectations::ControllerExpectations;

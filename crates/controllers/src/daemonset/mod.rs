@@ -11,8 +11,8 @@ mod template;
 use std::{sync::Arc, time::Duration};
 
 use client::{
-    ApiErrorExt, ConsistencyStore, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer,
-    WorkQueue,
+    ApiErrorExt, CONSISTENCY_RECHECK, ConsistencyStore, ControllerExpectations, EventRecorder, RequeueAction,
+    ResourceEvent, SharedInformer, WorkQueue,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -176,7 +176,7 @@ impl DaemonSetController {
 
     async fn sync_daemon_set(&self, key: &ObjectKey) -> Result<RequeueAction, DaemonSetSyncError> {
         if !self.consistency.is_ready(&key.to_string()) {
-            return Ok(RequeueAction::Backoff);
+            return Ok(RequeueAction::After(CONSISTENCY_RECHECK));
         }
         let Some(set) = self.sets.get(&key.namespace, &key.name) else {
             self.forget_set(key);

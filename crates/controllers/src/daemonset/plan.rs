@@ -123,12 +123,14 @@ fn excess_surge_pods(set: &DaemonSet, oldest_first: Vec<Arc<Pod>>, hash: &str, n
     excess
 }
 
-/// The new and the old pod of a node; `None` if there are several of one kind, which [`plan_nodes`] removes.
-fn updated_pods<'a>(
-    set: &DaemonSet,
-    pods: &'a [Arc<Pod>],
-    hash: &str,
-) -> Option<(Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>)> {
+/// The pods of a node during an update.
+struct NodePods<'a> {
+    new: Option<&'a Arc<Pod>>,
+    old: Option<&'a Arc<Pod>>,
+}
+
+/// Returns the new and the old pod of a node; `None` if there are several of one kind, which [`plan_nodes`] removes.
+fn updated_pods<'a>(set: &DaemonSet, pods: &'a [Arc<Pod>], hash: &str) -> Option<NodePods<'a>> {
     let (mut new, mut old) = (None, None);
     for pod in pods.iter().filter(|pod| !is_terminating(pod)) {
         let slot = if is_pod_updated(set, pod, hash) { &mut new } else { &mut old };
@@ -136,7 +138,7 @@ fn updated_pods<'a>(
             return None;
         }
     }
-    Some((new, old))
+    Some(NodePods { new, old })
 }
 
 /// Plans the next step of a rolling update.
@@ -175,12 +177,12 @@ fn plan_replacements(
     let (mut unavailable, mut candidates, mut plan) = (0, Vec::new(), DaemonPlan::default());
     for on_node in pods.values() {
         match updated_pods(set, on_node, hash) {
-            Some((None, Some(old))) if is_available(set, old, now) => candidates.push(old.clone()),
-            Some((None, Some(old))) => {
+            Some(NodePods { new: None, old: Some(old) }) if is_available(set, old, now) => candidates.push(old.clone()),
+            Some(NodePods { new: None, old: Some(old) }) => {
                 plan.delete.push(old.clone());
                 unavailable += 1;
             }
-            Some((Some(new), None)) if is_available(set, new, now) => {}
+            Some(NodePods { new: Some(new), old: None }) if is_available(set, new, now) => {}
             _ => unavailable += 1,
         }
     }
@@ -204,7 +206,7 @@ impl SurgePlanner<'_> {
         let (mut surging, mut available, mut plan) = (0, 0, DaemonPlan::default());
         let (mut candidates, mut excluded) = (Vec::new(), Vec::new());
         for (name, on_node) in pods {
-            let Some((new, old)) = updated_pods(self.set, on_node, self.hash) else {
+            let Some(NodePods { new, old }) = updated_pods(self.set, on_node, self.hash) else {
                 surging += 1;
                 continue;
             };

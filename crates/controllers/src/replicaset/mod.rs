@@ -7,8 +7,8 @@ mod status;
 use std::sync::Arc;
 
 use client::{
-    ApiErrorExt, ConsistencyStore, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer,
-    WorkQueue,
+    ApiErrorExt, CONSISTENCY_RECHECK, ConsistencyStore, ControllerExpectations, EventRecorder, RequeueAction,
+    ResourceEvent, SharedInformer, WorkQueue,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -96,7 +96,7 @@ impl<K: ReplicaOwner> Controller for ReplicaController<K> {
 
     async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, ReplicaSyncError> {
         if !self.consistency.is_ready(&key.to_string()) {
-            return Ok(RequeueAction::Backoff);
+            return Ok(RequeueAction::After(CONSISTENCY_RECHECK));
         }
         let Some(owner) = self.owners.get(&key.namespace, &key.name) else {
             self.forget_owner(key);

@@ -10,7 +10,7 @@ mod update;
 
 use std::{sync::Arc, time::Duration};
 
-use client::{ApiErrorExt, ConsistencyStore, EventRecorder, RequeueAction, SharedInformer};
+use client::{ApiErrorExt, CONSISTENCY_RECHECK, ConsistencyStore, EventRecorder, RequeueAction, SharedInformer};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus},
@@ -73,7 +73,7 @@ impl Controller for StatefulSetController {
 
     async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, StatefulSetSyncError> {
         if !self.consistency.is_ready(&key.to_string()) {
-            return Ok(RequeueAction::Backoff);
+            return Ok(RequeueAction::After(CONSISTENCY_RECHECK));
         }
         let Some(set) = self.sets.get(&key.namespace, &key.name) else {
             self.consistency.forget(&key.to_string());
