@@ -35,14 +35,14 @@ impl ControllerManager {
         let _ = self.child.wait();
     }
 
-    /// A GET of its HTTPS endpoint with the credentials of a kubeconfig's user.
+    /// A GET of its HTTPS endpoint as `admin` or as `anyone`, whose password counts for nothing.
     fn get(&self, directory: &Path, user: &str, path: &str) -> CommandOutput {
         let file = directory.join(format!("endpoint-{}.kubeconfig", self.port));
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
              contexts: [{{name: c, context: {{cluster: c, user: {user}}}}}]\n\
              clusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:{}\", insecure-skip-tls-verify: true}}}}]\n\
-             users: [{{name: admin, user: {{client-certificate: {1}/admin.crt, client-key: {1}/admin.key}}}}, {{name: anyone}}]\n",
+             users: [{{name: admin, user: {{client-certificate: {1}/admin.crt, client-key: {1}/admin.key}}}}, {{name: anyone, user: {{username: ignored, password: ignored}}}}]\n",
             self.port,
             directory.display()
         );
