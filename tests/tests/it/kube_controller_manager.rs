@@ -109,7 +109,7 @@ fn a_second_manager_takes_over_from_one_that_was_killed() {
 
 #[test]
 fn endpoint_serves_health_to_all_and_metrics_to_those_who_may() {
-    let server = TestApiServer::start();
+    let server = TestApiServer::start_with(&["--authorization-mode=RBAC".into()]);
     let manager = ControllerManager::start(&server, "manager", &["--leader-elect=false"]);
     let directory = server.file("");
     eventually("the endpoint is healthy", || {
