@@ -1,4 +1,4 @@
-//! Tests of the Job controller.
+//! Decisions about Jobs: counting, limits, pods to create and delete, and the end.
 
 use std::{collections::HashSet, sync::Arc};
 
