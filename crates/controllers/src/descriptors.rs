@@ -7,10 +7,12 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
     ControllerContext, attach_detach, bootstrap_token, certificate_signing_request, cluster_role_aggregation,
-    cluster_trust_bundle_publisher, cronjob, daemonset, deployment, disruption, endpoints, endpointslice,
-    endpointslice_mirroring, ephemeral_volume, garbage_collector, job, namespace, node_ipam, node_lifecycle,
-    persistent_volume, pod_certificate_request_cleaner, pod_gc, podautoscaler, replicaset, resource_claim,
-    resource_quota, root_ca_publisher, service_account, service_account_token, service_cidrs, statefulset,
+    cluster_trust_bundle_publisher,
+    controller_rules::{CERTIFICATE_RULES, EVENTS, NODE_RULES},
+    cronjob, daemonset, deployment, disruption, endpoints, endpointslice, endpointslice_mirroring, ephemeral_volume,
+    garbage_collector, job, namespace, node_ipam, node_lifecycle, persistent_volume, pod_certificate_request_cleaner,
+    pod_gc, podautoscaler, replicaset, resource_claim, resource_quota, root_ca_publisher, service_account,
+    service_account_token, service_cidrs, statefulset,
     storage_protection::{self, ProtectedResource},
     storage_version_gc, taint_eviction, ttl, ttl_after_finished, validating_admission_policy_status, volume_expander,
 };
@@ -32,27 +34,6 @@ pub(crate) struct ControllerDescriptor {
     /// The start function.
     pub(crate) start: StartFn,
 }
-
-const EVENTS: &str = "create,patch,update core,events.k8s.io events";
-
-/// Rules of the service account that the CertificateSigningRequest controllers share.
-const CERTIFICATE_RULES: &[&str] = &[
-    "delete,get,list,watch certificates.k8s.io certificatesigningrequests",
-    "update certificates.k8s.io certificatesigningrequests/approval,certificatesigningrequests/status",
-    "approve certificates.k8s.io signers named kubernetes.io/kube-apiserver-client-kubelet",
-    "sign certificates.k8s.io signers named kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving,kubernetes.io/legacy-unknown",
-    "create authorization.k8s.io subjectaccessreviews",
-    EVENTS,
-];
-
-/// Rules of the service account that the node controllers share.
-const NODE_RULES: &[&str] = &[
-    "delete,get,list,patch,update,watch core nodes",
-    "patch,update core nodes/status",
-    "patch,update core pods/status",
-    "delete,get,list,watch core pods",
-    EVENTS,
-];
 
 /// Controllers that `*` in `--controllers` leaves out.
 pub(crate) const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];

@@ -12,6 +12,7 @@ mod conflict_retry;
 mod controller;
 mod controller_history;
 mod controller_ref;
+mod controller_rules;
 mod cronjob;
 mod daemonset;
 mod deployment;

@@ -1,4 +1,4 @@
-//! Tests of the EndpointSlice reconciler.
+//! Plans of EndpointSlices from services, pods and nodes.
 
 use std::sync::Arc;
 
