@@ -9,12 +9,14 @@ use crate::{
     ControllerContext, attach_detach, bootstrap_token, certificate_signing_request, cluster_role_aggregation,
     cluster_trust_bundle_publisher,
     controller_rules::{CERTIFICATE_RULES, EVENTS, NODE_RULES},
-    cronjob, daemonset, deployment, disruption, endpoints, endpointslice, endpointslice_mirroring, ephemeral_volume,
-    garbage_collector, job, namespace, node_ipam, node_lifecycle, persistent_volume, pod_certificate_request_cleaner,
-    pod_gc, podautoscaler, replicaset, resource_claim, resource_quota, root_ca_publisher, service_account,
+    cronjob, daemonset, deployment, device_taint_eviction, disruption, endpoints, endpointslice,
+    endpointslice_mirroring, ephemeral_volume, garbage_collector, job, namespace, node_ipam, node_lifecycle,
+    persistent_volume, pod_certificate_request_cleaner, pod_gc, pod_group_protection, podautoscaler, replicaset,
+    resource_claim, resource_pool_status_request, resource_quota, root_ca_publisher, selinux_warning, service_account,
     service_account_token, service_cidrs, statefulset,
     storage_protection::{self, ProtectedResource},
-    storage_version_gc, taint_eviction, ttl, ttl_after_finished, validating_admission_policy_status, volume_expander,
+    storage_version_gc, storage_version_migrator, taint_eviction, ttl, ttl_after_finished,
+    validating_admission_policy_status, volume_expander,
 };
 
 /// Starts a controller, which runs until its context's shutdown.
@@ -36,7 +38,8 @@ pub(crate) struct ControllerDescriptor {
 }
 
 /// Controllers that `*` in `--controllers` leaves out.
-pub(crate) const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
+pub(crate) const OFF_BY_DEFAULT: [&str; 3] =
+    ["bootstrap-signer-controller", "token-cleaner-controller", "selinux-warning-controller"];
 
 /// All controllers.
 pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
@@ -230,6 +233,19 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
         start: |context| volume_expander::run(context).boxed(),
     },
     ControllerDescriptor {
+        name: "selinux-warning-controller",
+        aliases: &[],
+        service_account: "selinux-warning-controller",
+        rules: &[
+            EVENTS,
+            "get,list,watch core persistentvolumes",
+            "get,list,watch core persistentvolumeclaims",
+            "get,list,watch core pods",
+            "get,list,watch storage.k8s.io csidrivers",
+        ],
+        start: |context| selinux_warning::run(context).boxed(),
+    },
+    ControllerDescriptor {
         name: "ephemeral-volume-controller",
         aliases: &["ephemeral-volume"],
         service_account: "ephemeral-volume-controller",
@@ -255,6 +271,20 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
             "patch,update resource.k8s.io resourceclaims/binding",
         ],
         start: |context| resource_claim::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "device-taint-eviction-controller",
+        aliases: &[],
+        service_account: "device-taint-eviction-controller",
+        rules: &[
+            "delete,get,list,watch core pods",
+            "patch,update core pods/status",
+            "get,list,watch resource.k8s.io resourceclaims",
+            "get,list,watch resource.k8s.io resourceslices",
+            "get,list,watch resource.k8s.io deviceclasses",
+            EVENTS,
+        ],
+        start: |context| device_taint_eviction::run(context).boxed(),
     },
     ControllerDescriptor {
         name: "resourcequota-controller",
@@ -499,59 +529,28 @@ pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
         rules: &[],
         start: |context| storage_version_gc::run(context).boxed(),
     },
+    ControllerDescriptor {
+        name: "storage-version-migrator-controller",
+        aliases: &["svm"],
+        service_account: "storage-version-migrator-controller",
+        rules: &[],
+        start: |context| storage_version_migrator::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "podgroup-protection-controller",
+        aliases: &[],
+        service_account: "podgroup-protection-controller",
+        rules: &[],
+        start: |context| pod_group_protection::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "resourcepoolstatusrequest-controller",
+        aliases: &[],
+        service_account: "resourcepoolstatusrequest-controller",
+        rules: &[],
+        start: |context| resource_pool_status_request::run(context).boxed(),
+    },
 ];
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        collections::HashMap,
-        fs,
-        path::{Path, PathBuf},
-    };
-
-    use super::*;
-
-    /// Finds `bootstrap_policy.txt` in the sources of the workspace's crates.
-    fn find_bootstrap_policy(directory: &Path) -> Option<PathBuf> {
-        let entries: Vec<_> = fs::read_dir(directory).ok()?.flatten().collect();
-        let file = entries.iter().find(|entry| entry.file_name() == "bootstrap_policy.txt").map(|entry| entry.path());
-        file.or_else(|| {
-            let directories = entries.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            directories.into_iter().find_map(|entry| find_bootstrap_policy(&entry.path()))
-        })
-    }
-
-    /// Parses the sections `controller NAME` followed by indented rules.
-    fn parse_controller_rules(policy: &str) -> HashMap<&str, Vec<&str>> {
-        let mut rules: HashMap<&str, Vec<&str>> = HashMap::new();
-        let mut current = None;
-        for line in policy.lines() {
-            match (line.strip_prefix("  "), line.strip_prefix("controller ")) {
-                (Some(rule), _) => current.into_iter().for_each(|name| rules.entry(name).or_default().push(rule)),
-                (None, name) => current = name,
-            }
-        }
-        rules
-    }
-
-    #[test]
-    fn rules_match_the_bootstrap_policy() {
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let file = find_bootstrap_policy(&crates).expect("the authorization crate contains bootstrap_policy.txt");
-        let policy = fs::read_to_string(file).unwrap();
-        let granted = parse_controller_rules(&policy);
-        for controller in CONTROLLERS {
-            let rules = granted.get(controller.service_account).map(Vec::as_slice).unwrap_or_default();
-            assert_eq!(controller.rules, rules, "{}", controller.name);
-        }
-    }
-
-    #[test]
-    fn controllers_have_unique_names() {
-        for (index, controller) in CONTROLLERS.iter().enumerate() {
-            for other in &CONTROLLERS[index + 1..] {
-                assert_ne!(controller.name, other.name);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,13 +1,16 @@
 //! Decisions about ResourceClaims and the pods that use them.
 
 use k8s_openapi::api::{
-    core::v1::{Pod, PodResourceClaim},
+    core::v1::Pod,
     resource::v1::{ResourceClaim, ResourceClaimTemplate},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
 
-use crate::pod_availability::is_pod_terminal;
+use crate::{
+    pod_availability::is_pod_terminal,
+    pod_resource_claims::{PodClaim, pod_entries},
+};
 
 /// Finalizer of allocated claims.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -17,46 +20,6 @@ pub(super) const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 const MAX_BASE_LENGTH: usize = 57;
 /// Number of consumers that may reserve a claim.
 const MAX_RESERVED_FOR: usize = 256;
-
-/// The claim of a pod's entry.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum PodClaim<'a> {
-    /// The user's claim of that name.
-    Named(&'a str),
-    /// A claim that was generated for the pod.
-    Generated(&'a str),
-    /// The template needs no claim.
-    NotNeeded,
-    /// The claim is not generated yet.
-    Missing,
-}
-
-impl<'a> PodClaim<'a> {
-    /// Returns the claim of an entry of `pod.spec.resourceClaims`.
-    pub(super) fn from_pod(pod: &'a Pod, entry: &'a PodResourceClaim) -> Self {
-        if let Some(name) = &entry.resource_claim_name {
-            return PodClaim::Named(name);
-        }
-        let mut statuses = pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
-        match statuses.find(|status| status.name == entry.name) {
-            Some(status) => status.resource_claim_name.as_deref().map_or(PodClaim::NotNeeded, PodClaim::Generated),
-            None => PodClaim::Missing,
-        }
-    }
-
-    /// The claim's name, if there is one.
-    pub(super) fn name(&self) -> Option<&'a str> {
-        match self {
-            PodClaim::Named(name) | PodClaim::Generated(name) => Some(name),
-            PodClaim::NotNeeded | PodClaim::Missing => None,
-        }
-    }
-}
-
-/// The entries of `pod.spec.resourceClaims`.
-pub(super) fn pod_entries(pod: &Pod) -> &[PodResourceClaim] {
-    pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
-}
 
 /// Names of the claims that a pod uses, the one for its extended resources included.
 pub(super) fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
@@ -69,32 +32,6 @@ pub(super) fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
 pub(super) fn is_pod_done(pod: &Pod) -> bool {
     let is_scheduled = pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref().is_some_and(|n| !n.is_empty()));
     is_pod_terminal(pod) || (pod.metadata.deletion_timestamp.is_some() && !is_scheduled)
-}
-
-/// Returns the pod that owns a generated claim.
-pub(super) fn owning_pod(claim: &ResourceClaim) -> Option<&OwnerReference> {
-    let is_pod =
-        |owner: &&OwnerReference| owner.controller == Some(true) && owner.api_version == "v1" && owner.kind == "Pod";
-    claim.owner_references().iter().find(is_pod)
-}
-
-/// A claim was not generated for the pod that refers to it.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ResourceClaim {namespace}/{claim} was not created for pod {namespace}/{pod} (pod is not owner)")]
-pub(super) struct NotOwnedError {
-    namespace: String,
-    claim: String,
-    pod: String,
-}
-
-/// Checks that a generated claim belongs to the pod.
-pub(super) fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), NotOwnedError> {
-    let owner = owning_pod(claim).map(|owner| &owner.uid);
-    if owner.is_some() && owner == pod.metadata.uid.as_ref() {
-        return Ok(());
-    }
-    let namespace = pod.namespace().unwrap_or_default();
-    Err(NotOwnedError { namespace, claim: claim.name_any(), pod: pod.name_any() })
 }
 
 /// Whether the claim is allocated, not reserved for the pod, and may be.
@@ -147,6 +84,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::pod_resource_claims::check_owner;
 
     fn pod(spec: Value, status: Value) -> Pod {
         let meta = json!({"name": "p", "namespace": "ns", "uid": "u"});

@@ -23,8 +23,9 @@ use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
+    pod_resource_claims::{PodClaim, check_owner, owning_pod, pod_entries},
 };
-use claims::{FINALIZER, POD_CLAIM_NAME, PodClaim};
+use claims::{FINALIZER, POD_CLAIM_NAME};
 
 /// Index of pods by the claims that they use.
 const PODS_BY_RESOURCE_CLAIM: &str = "resourceClaim";
@@ -86,13 +87,11 @@ impl Controller for ResourceClaimController {
         });
         self.pods.add_index(PODS_BY_TEMPLATE, |pod| {
             let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
-            let templates =
-                claims::pod_entries(pod).iter().filter_map(|entry| entry.resource_claim_template_name.as_ref());
+            let templates = pod_entries(pod).iter().filter_map(|entry| entry.resource_claim_template_name.as_ref());
             templates.map(|name| ObjectKey::new(namespace, name).to_string()).collect()
         });
-        self.claims.add_index(CLAIMS_BY_POD, |claim| {
-            claims::owning_pod(claim).map(|owner| owner.uid.clone()).into_iter().collect()
-        });
+        self.claims
+            .add_index(CLAIMS_BY_POD, |claim| owning_pod(claim).map(|owner| owner.uid.clone()).into_iter().collect());
         watches.add(&self.pods, |this, event, queue| {
             let is_deleted = matches!(event, ResourceEvent::Deleted(_));
             if is_deleted {
@@ -139,7 +138,7 @@ impl ResourceClaimController {
     async fn sync_pod(&self, pod: &Pod) -> Result<(), ResourceClaimError> {
         let namespace = pod.namespace().unwrap_or_default();
         let mut generated = Vec::new();
-        for entry in claims::pod_entries(pod) {
+        for entry in pod_entries(pod) {
             match self.ensure_claim(pod, entry).await {
                 Ok(Some(name)) => generated.push(json!({"name": entry.name, "resourceClaimName": name})),
                 Ok(None) => {}
@@ -168,7 +167,7 @@ impl ResourceClaimController {
             PodClaim::NotNeeded | PodClaim::Named(_) => return Ok(None),
             PodClaim::Generated(name) => {
                 // A generated claim that was deleted or replaced is created again.
-                if self.claims.get(&namespace, name).is_some_and(|claim| claims::check_owner(pod, &claim).is_ok()) {
+                if self.claims.get(&namespace, name).is_some_and(|claim| check_owner(pod, &claim).is_ok()) {
                     return Ok(None);
                 }
             }
@@ -203,12 +202,12 @@ impl ResourceClaimController {
     /// Reserves the allocated claims of a pod that was bound without the scheduler.
     async fn reserve_claims(&self, pod: &Pod) -> Result<(), ResourceClaimError> {
         let namespace = pod.namespace().unwrap_or_default();
-        for entry in claims::pod_entries(pod) {
+        for entry in pod_entries(pod) {
             let pod_claim = PodClaim::from_pod(pod, entry);
             let Some(name) = pod_claim.name() else { continue };
             let Some(claim) = self.claims.get(&namespace, name) else { return Ok(()) };
             if matches!(pod_claim, PodClaim::Generated(_)) {
-                let check = claims::check_owner(pod, &claim);
+                let check = check_owner(pod, &claim);
                 check.map_err(|error| ResourceClaimError::PodClaim {
                     entry: entry.name.clone(),
                     reason: error.to_string(),
@@ -294,7 +293,7 @@ impl ResourceClaimController {
 
     /// Deletes a generated claim whose pod will not run.
     async fn delete_unused(&self, namespace: &str, claim: &ResourceClaim) -> Result<(), ResourceClaimError> {
-        let Some(owner) = claims::owning_pod(claim) else { return Ok(()) };
+        let Some(owner) = owning_pod(claim) else { return Ok(()) };
         // A pod that is not cached may be new; the garbage collector deletes claims of pods that are gone.
         let Some(pod) = self.pods.get(namespace, &owner.name) else { return Ok(()) };
         if pod.metadata.uid.as_ref() == Some(&owner.uid) && !claims::is_pod_done(&pod) {
@@ -319,7 +318,7 @@ fn enqueue_pod(queue: &WorkQueue<ResourceClaimKey>, pod: &Pod, is_deleted: bool)
     if is_deleted || claims::is_pod_done(pod) {
         let names = claims::pod_claim_names(pod);
         names.for_each(|name| queue.add(ResourceClaimKey::Claim(ObjectKey::new(namespace, name))));
-    } else if !claims::pod_entries(pod).is_empty() {
+    } else if !pod_entries(pod).is_empty() {
         queue.add(ResourceClaimKey::Pod(ObjectKey::from_object(pod)));
     }
 }
