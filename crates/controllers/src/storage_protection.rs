@@ -205,7 +205,7 @@ fn is_volume_bound(volume: &PersistentVolume) -> bool {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
 }
 
-/// What the protection of an object needs.
+/// The next step for a protected object.
 #[derive(Debug, PartialEq, Eq)]
 enum ProtectionStep {
     None,

@@ -1,4 +1,4 @@
-//! What the controller remembers about Jobs between syncs. A restart loses it without harm: the caches are then in sync
+//! In-memory state of the Job controller between syncs. A restart loses it without harm: the caches are then in sync
 //! with the controller's earlier writes.
 
 use std::{

@@ -39,7 +39,7 @@ impl MetricsError {
     }
 }
 
-/// What the controller remembers of an autoscaler.
+/// In-memory state of one HorizontalPodAutoscaler.
 #[derive(Default)]
 struct AutoscalerRecord {
     history: ScaleHistory,

@@ -1,4 +1,4 @@
-//! How long a pod tolerates the `NoExecute` taints of its node.
+//! Calculates the time for which a pod tolerates the `NoExecute` taints of its node.
 
 use std::time::Duration;
 
