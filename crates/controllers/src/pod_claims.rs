@@ -1,7 +1,7 @@
-//! The claims that pods use.
+//! The claims that pods use and volumes are bound to.
 
 use client::SharedInformer;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use kube::ResourceExt;
 
 use crate::object_key::ObjectKey;
@@ -25,4 +25,10 @@ pub(crate) fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = String> {
         (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
         (None, None) => None,
     })
+}
+
+/// The key of the claim that a volume is bound to or reserved for.
+pub(crate) fn claim_ref_key(volume: &PersistentVolume) -> Option<ObjectKey> {
+    let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    Some(ObjectKey::new(claim.namespace.as_deref().unwrap_or(""), claim.name.as_deref().unwrap_or("")))
 }

@@ -72,21 +72,12 @@ impl ComponentServingOptions {
             }
             None => None,
         };
-        let tls13_only = match given.text("tls-min-version").as_deref() {
-            None | Some("VersionTLS12") => false,
-            Some("VersionTLS13") => true,
-            Some(other) => {
-                return Err(given
-                    .invalid("tls-min-version", other, "allowed values: VersionTLS12, VersionTLS13")
-                    .into());
-            }
-        };
         Ok(Self {
             bind_address: given.value("bind-address")?.unwrap_or(IpAddr::from([0, 0, 0, 0])),
             port: given.value("secure-port")?.unwrap_or_default(),
             certificate,
             cert_dir: path("cert-dir"),
-            tls13_only,
+            tls13_only: given.requires_tls13()?,
             client_ca,
             skip_lookup: given.bool("authentication-skip-lookup")?,
             always_allow_paths: given.many("authorization-always-allow-paths"),

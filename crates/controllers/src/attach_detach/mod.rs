@@ -29,9 +29,10 @@ use serde_json::json;
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
+    node_readiness::is_node_ready,
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
-    pod_claims::{PODS_BY_CLAIM, index_pods_by_claim, pod_claim_names},
+    pod_claims::{PODS_BY_CLAIM, claim_ref_key, index_pods_by_claim, pod_claim_names},
     pod_node::{assigned_node, index_pods_by_node, pods_on_node},
 };
 use state::{CsiVolume, DesiredVolume, DesiredVolumes};
@@ -107,7 +108,7 @@ impl Controller for AttachDetachController {
             queue.add(attachment.spec.node_name.clone());
             // A volume that is detached may be attached to another node.
             let volume = attachment.spec.source.persistent_volume_name.as_deref().unwrap_or_default();
-            let claim = this.volumes.get("", volume).and_then(|volume| claim_of_volume(&volume));
+            let claim = this.volumes.get("", volume).and_then(|volume| claim_ref_key(&volume));
             claim.into_iter().for_each(|claim| this.enqueue_nodes_of_claim(queue, &claim.to_string()));
         });
         watches.require_cache(&self.volumes);
@@ -188,7 +189,7 @@ impl AttachDetachController {
                 (None, _) => true,
             };
             let is_forced =
-                !node.is_some_and(state::is_healthy) && !self.disable_force_detach && waited >= MAX_WAIT_FOR_UNMOUNT;
+                !node.is_some_and(is_node_ready) && !self.disable_force_detach && waited >= MAX_WAIT_FOR_UNMOUNT;
             if !is_mounted || is_forced || node.is_some_and(state::is_out_of_service) {
                 detachable.push(*attachment);
             } else {
@@ -292,7 +293,7 @@ impl AttachDetachController {
     }
 
     fn record_multi_attach(&self, desired: &DesiredVolume, elsewhere: &[Arc<VolumeAttachment>]) {
-        let claim = claim_of_volume(&desired.volume).map(|claim| claim.to_string()).unwrap_or_default();
+        let claim = claim_ref_key(&desired.volume).map(|claim| claim.to_string()).unwrap_or_default();
         let is_elsewhere = |pod: &Pod| {
             let node = assigned_node(pod);
             elsewhere.iter().any(|attachment| Some(attachment.spec.node_name.as_str()) == node) && !is_pod_terminal(pod)
@@ -313,9 +314,4 @@ impl AttachDetachController {
             self.recorder.record_warning(pod.object_ref(&()), "FailedAttachVolume", message.clone());
         }
     }
-}
-
-fn claim_of_volume(volume: &PersistentVolume) -> Option<ObjectKey> {
-    let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some(ObjectKey::new(claim.namespace.as_deref()?, claim.name.as_deref()?))
 }

@@ -76,12 +76,6 @@ pub(super) fn is_in_use(node: &Node, unique_name: &str) -> bool {
     in_use.iter().any(|name| name == unique_name)
 }
 
-/// Whether the node is Ready.
-pub(super) fn is_healthy(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
 /// Whether the node was shut down for good, so that its volumes are detached at once.
 pub(super) fn is_out_of_service(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());

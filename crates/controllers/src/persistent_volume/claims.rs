@@ -17,7 +17,7 @@ use super::{
     },
     reclaim, volume_name,
 };
-use crate::object_key::ObjectKey;
+use crate::{object_key::ObjectKey, pod_node::assigned_node};
 
 /// Annotation of volumes: the capacity of the file system before a resize.
 const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
@@ -159,10 +159,8 @@ impl PersistentVolumeBinder {
     /// Tells what a claim of a class with `WaitForFirstConsumer` waits for.
     fn record_waiting(&self, claim: &PersistentVolumeClaim) {
         let pods = self.pods_of_claim(&ObjectKey::from_object(claim));
-        let is_unscheduled = |pod: &k8s_openapi::api::core::v1::Pod| {
-            pod.spec.as_ref().is_none_or(|spec| spec.node_name.as_deref().unwrap_or("").is_empty())
-        };
-        let names: Vec<String> = pods.iter().filter(|pod| is_unscheduled(pod)).map(|pod| pod.name_any()).collect();
+        let unscheduled = pods.iter().filter(|pod| assigned_node(pod).is_none());
+        let names: Vec<String> = unscheduled.map(|pod| pod.name_any()).collect();
         let (reason, message) = match names.as_slice() {
             [] => ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned()),
             [name] => ("WaitForPodScheduled", format!("waiting for pod {name} to be scheduled")),

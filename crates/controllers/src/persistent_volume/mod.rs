@@ -24,7 +24,7 @@ use crate::{
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
-    pod_claims::{PODS_BY_CLAIM, index_pods_by_claim},
+    pod_claims::{PODS_BY_CLAIM, claim_ref_key, index_pods_by_claim},
 };
 use matching::{claim_class, has_class, volume_class};
 use written_objects::WrittenObjects;
@@ -192,12 +192,6 @@ impl PersistentVolumeBinder {
         pods.sort_by_key(|pod| pod.name_any());
         pods
     }
-}
-
-/// The key of the claim that a volume is bound to or reserved for.
-fn claim_ref_key(volume: &PersistentVolume) -> Option<ObjectKey> {
-    let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some(ObjectKey::new(claim.namespace.as_deref().unwrap_or(""), claim.name.as_deref().unwrap_or("")))
 }
 
 fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Persis
 use kube::{Api, Resource, ResourceExt, api::PostParams};
 
 use super::{
-    BinderKey, PersistentVolumeBinder, claim_ref_key,
+    BinderKey, PersistentVolumeBinder,
     matching::{BOUND_BY_CONTROLLER, PROVISIONED_BY, reclaim_policy, volume_modes_match, volume_phase},
     reclaim, volume_name,
 };
+use crate::pod_claims::claim_ref_key;
 
 impl PersistentVolumeBinder {
     /// Moves a volume towards the phase of its binding; returns whether it waits for nothing but events.

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 
 use crate::{
     pod_availability::is_pod_terminal,
+    pod_node::assigned_node,
     pod_resource_claims::{PodClaim, pod_entries},
 };
 
@@ -30,8 +31,7 @@ pub(super) fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
 
 /// Whether the pod will not run any more and needs no claims.
 pub(super) fn is_pod_done(pod: &Pod) -> bool {
-    let is_scheduled = pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref().is_some_and(|n| !n.is_empty()));
-    is_pod_terminal(pod) || (pod.metadata.deletion_timestamp.is_some() && !is_scheduled)
+    is_pod_terminal(pod) || (pod.metadata.deletion_timestamp.is_some() && assigned_node(pod).is_none())
 }
 
 /// Whether the claim is allocated, not reserved for the pod, and may be.

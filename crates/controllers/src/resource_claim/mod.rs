@@ -23,6 +23,7 @@ use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
+    pod_node::assigned_node,
     pod_resource_claims::{PodClaim, check_owner, owning_pod, pod_entries},
 };
 use claims::{FINALIZER, POD_CLAIM_NAME};
@@ -155,9 +156,7 @@ impl ResourceClaimController {
             pods.patch_status(&pod.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(status))
                 .await?;
         }
-        let is_scheduled =
-            pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref().is_some_and(|n| !n.is_empty()));
-        if is_scheduled { self.reserve_claims(pod).await } else { Ok(()) }
+        if assigned_node(pod).is_some() { self.reserve_claims(pod).await } else { Ok(()) }
     }
 
     /// Creates the claim of a pod's entry if it is missing; returns its name if the pod's status lacks it.

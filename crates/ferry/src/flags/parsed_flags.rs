@@ -96,6 +96,23 @@ impl<'a> ParsedFlags<'a> {
             .transpose()
     }
 
+    /// The value of a flag that must not be empty.
+    pub fn required<T: FromStr>(&self, name: &str) -> Result<T, FlagError>
+    where
+        T::Err: ToString,
+    {
+        self.value(name)?.ok_or_else(|| self.invalid(name, "", "it must not be empty"))
+    }
+
+    /// Whether `--tls-min-version` excludes TLS 1.2.
+    pub fn requires_tls13(&self) -> Result<bool, FlagError> {
+        match self.text("tls-min-version").as_deref() {
+            None | Some("VersionTLS12") => Ok(false),
+            Some("VersionTLS13") => Ok(true),
+            Some(other) => Err(self.invalid("tls-min-version", other, "allowed values: VersionTLS12, VersionTLS13")),
+        }
+    }
+
     /// Whether a flag is on.
     pub fn bool(&self, name: &str) -> Result<bool, FlagError> {
         match self.text(name).as_deref() {

@@ -74,8 +74,8 @@ impl ApiServerOptions {
             settings.aggregation.certificate = Some(certificate.clone());
         }
         Ok(Self {
-            bind_address: required_path(given, "bind-address")?,
-            port: required_path(given, "secure-port")?,
+            bind_address: given.required("bind-address")?,
+            port: given.required("secure-port")?,
             storage,
             data_dir: data_dir.unwrap_or_default(),
             storage_timeout: given.duration("storage-initialization-timeout")?,
@@ -94,13 +94,6 @@ impl ApiServerOptions {
     pub fn deadline(&self) -> Duration {
         self.settings.shutdown.delay + self.settings.shutdown.drain + MARGIN
     }
-}
-
-fn required_path<T: std::str::FromStr>(given: &ParsedFlags<'_>, name: &str) -> Result<T, FlagError>
-where
-    T::Err: ToString,
-{
-    given.value(name)?.ok_or_else(|| given.invalid(name, "", "it must not be empty"))
 }
 
 fn pair(given: &ParsedFlags<'_>, certificate: &str, key: &str) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
@@ -148,17 +141,10 @@ fn store_lag(given: &ParsedFlags<'_>) -> Result<Vec<ResourceSyncDelay>, FlagErro
 }
 
 fn certificate_files(given: &ParsedFlags<'_>) -> anyhow::Result<CertificateFiles> {
-    let tls13_only = match given.text("tls-min-version").as_deref() {
-        None | Some("VersionTLS12") => false,
-        Some("VersionTLS13") => true,
-        Some(other) => {
-            return Err(given.invalid("tls-min-version", other, "allowed values: VersionTLS12, VersionTLS13").into());
-        }
-    };
     Ok(CertificateFiles {
         cert_dir: flag_path(given, "cert-dir").unwrap_or_default(),
         serving: certificate(given, "tls-cert-file", "tls-private-key-file")?,
-        tls13_only,
+        tls13_only: given.requires_tls13()?,
         kubelet_client: certificate(given, "kubelet-client-certificate", "kubelet-client-key")?,
         proxy_client: certificate(given, "proxy-client-cert-file", "proxy-client-key-file")?,
         kubelet_ca: flag_path(given, "kubelet-certificate-authority"),
@@ -171,7 +157,7 @@ fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<ServerOptions> {
     if initializers.is_some() {
         apiserver::enable_initializers()?;
     }
-    let port: u16 = required_path(given, "secure-port")?;
+    let port: u16 = given.required("secure-port")?;
     let advertise = match given.text("endpoint-reconciler-type").as_deref() {
         Some("none") => None,
         Some("lease" | "master-count") => Some((advertise_address(given)?, port)),
@@ -231,7 +217,7 @@ fn advertise_address(given: &ParsedFlags<'_>) -> anyhow::Result<IpAddr> {
     if let Some(address) = given.value("advertise-address")? {
         return Ok(address);
     }
-    let bound: IpAddr = required_path(given, "bind-address")?;
+    let bound: IpAddr = given.required("bind-address")?;
     if !bound.is_unspecified() {
         return Ok(bound);
     }
@@ -294,7 +280,7 @@ fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionOptions
         enabled = only;
     }
     let mut settings = AdmissionOptions::new(&enabled, &disabled)?;
-    let seconds = |flag: &str| required_path(given, flag);
+    let seconds = |flag: &str| given.required(flag);
     settings.toleration_seconds =
         Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
     match flag_path(given, "admission-control-config-file") {
@@ -315,11 +301,11 @@ fn load(given: &ParsedFlags<'_>) -> anyhow::Result<FlowControlOptions> {
     let request_timeout = given.duration("request-timeout")?;
     ensure!(!request_timeout.is_zero(), "--request-timeout can not be negative or zero");
     Ok(FlowControlOptions {
-        reads: required_path(given, "max-requests-inflight")?,
-        writes: required_path(given, "max-mutating-requests-inflight")?,
+        reads: given.required("max-requests-inflight")?,
+        writes: given.required("max-mutating-requests-inflight")?,
         fairness: given.bool("enable-priority-and-fairness")?,
         request_timeout,
-        watch_timeout: Duration::from_secs(required_path(given, "min-request-timeout")?),
+        watch_timeout: Duration::from_secs(given.required("min-request-timeout")?),
         goaway_chance,
     })
 }

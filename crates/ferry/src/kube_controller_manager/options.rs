@@ -1,6 +1,6 @@
 //! The validated options of `kube-controller-manager`.
 
-use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::IpNetwork;
@@ -130,17 +130,17 @@ fn controller_options(given: &ParsedFlags<'_>) -> anyhow::Result<ControllerOptio
             monitor_period: given.duration("node-monitor-period")?,
             monitor_grace_period: given.duration("node-monitor-grace-period")?,
             startup_grace_period: given.duration("node-startup-grace-period")?,
-            eviction_rate: required(given, "node-eviction-rate")?,
-            secondary_eviction_rate: required(given, "secondary-node-eviction-rate")?,
-            unhealthy_zone_threshold: required(given, "unhealthy-zone-threshold")?,
-            large_cluster_size_threshold: required(given, "large-cluster-size-threshold")?,
+            eviction_rate: given.required("node-eviction-rate")?,
+            secondary_eviction_rate: given.required("secondary-node-eviction-rate")?,
+            unhealthy_zone_threshold: given.required("unhealthy-zone-threshold")?,
+            large_cluster_size_threshold: given.required("large-cluster-size-threshold")?,
         },
         horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions {
             sync_period: given.duration("horizontal-pod-autoscaler-sync-period")?,
             cpu_initialization_period: given.duration("horizontal-pod-autoscaler-cpu-initialization-period")?,
             initial_readiness_delay: given.duration("horizontal-pod-autoscaler-initial-readiness-delay")?,
             downscale_stabilization: given.duration("horizontal-pod-autoscaler-downscale-stabilization")?,
-            tolerance: required(given, "horizontal-pod-autoscaler-tolerance")?,
+            tolerance: given.required("horizontal-pod-autoscaler-tolerance")?,
         },
         endpoints: EndpointOptions {
             endpoints_batch_period: given.duration("endpoint-updates-batch-period")?,
@@ -160,7 +160,7 @@ fn controller_options(given: &ParsedFlags<'_>) -> anyhow::Result<ControllerOptio
         },
         namespace_sync_period: given.duration("namespace-sync-period")?,
         resource_quota_sync_period: given.duration("resource-quota-sync-period")?,
-        terminated_pod_gc_threshold: required(given, "terminated-pod-gc-threshold")?,
+        terminated_pod_gc_threshold: given.required("terminated-pod-gc-threshold")?,
         legacy_service_account_token_clean_up_period: given.duration("legacy-service-account-token-clean-up-period")?,
     };
     if let Some(unknown) = controllers::unknown_controller(&options.controllers) {
@@ -169,15 +169,8 @@ fn controller_options(given: &ParsedFlags<'_>) -> anyhow::Result<ControllerOptio
     Ok(options)
 }
 
-fn required<T: FromStr>(given: &ParsedFlags<'_>, name: &str) -> Result<T, FlagError>
-where
-    T::Err: ToString,
-{
-    given.value(name)?.ok_or_else(|| given.invalid(name, "", "it must not be empty"))
-}
-
 fn positive(given: &ParsedFlags<'_>, name: &str) -> Result<usize, FlagError> {
-    let value = required(given, name)?;
+    let value = given.required(name)?;
     if value == 0 { Err(given.invalid(name, "0", "it must be greater than 0")) } else { Ok(value) }
 }
 
@@ -241,14 +234,12 @@ fn node_ipam(given: &ParsedFlags<'_>) -> anyhow::Result<NodeIpamOptions> {
 fn ranges(given: &ParsedFlags<'_>, flag: &str) -> anyhow::Result<Vec<IpRange>> {
     let text = given.text(flag).unwrap_or_default();
     let parse = |range: &str| -> anyhow::Result<IpRange> {
-        let invalid = |why: &str| given.invalid(flag, range, why);
-        let network: IpNetwork = range.trim().parse().map_err(|_| invalid("it is not a CIDR such as 10.244.0.0/16"))?;
-        let (address, length) = network.to_string().split_once('/').map_or_else(
-            || (String::new(), String::new()),
-            |(address, length)| (address.to_owned(), length.to_owned()),
-        );
-        let address: IpAddr = address.parse().map_err(|_| invalid("it is not a CIDR"))?;
-        Ok(IpRange { address, prefix_length: length.parse().map_err(|_| invalid("it is not a CIDR"))? })
+        let invalid = || given.invalid(flag, range, "it is not a CIDR such as 10.244.0.0/16");
+        let range = range.trim();
+        range.parse::<IpNetwork>().map_err(|_| invalid())?;
+        let (address, length) = range.split_once('/').ok_or_else(invalid)?;
+        let (address, length) = (address.parse().map_err(|_| invalid())?, length.parse().map_err(|_| invalid())?);
+        Ok(IpRange { address, prefix_length: length })
     };
     text.split(',').filter(|range| !range.is_empty()).map(parse).collect()
 }
