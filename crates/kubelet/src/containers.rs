@@ -4,7 +4,7 @@ use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtime::cri::types::{
-    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, MountPropagation,
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount, MountPropagation,
     PodSandboxStatus,
 };
 
@@ -64,7 +64,7 @@ impl ContainerLaunch<'_> {
         if let Some(message) = security_context::verify_run_as_non_root(&spec, self.container, &image) {
             return Err(self.record_failure("CreateContainerConfigError", message));
         }
-        let config = self.container_config(&spec, &image.id).await;
+        let config = self.container_config(&spec, &image).await;
         let config = config.map_err(|error| self.record_failure("CreateContainerConfigError", error.to_string()))?;
         let created = self.kubelet.cri.create_container(&self.sandbox.id, config, sandbox_config).await;
         let id = created.map_err(|error| self.record_failure("CreateContainerError", error.message()))?;
@@ -82,7 +82,7 @@ impl ContainerLaunch<'_> {
         WaitingReason { reason, message }
     }
 
-    async fn container_config(&self, spec: &PodSpec, image: &str) -> Result<ContainerConfig, ContainerConfigError> {
+    async fn container_config(&self, spec: &PodSpec, image: &Image) -> Result<ContainerConfig, ContainerConfigError> {
         let container = self.container;
         let environment = self.resolve_environment(spec).await?;
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
@@ -96,7 +96,7 @@ impl ContainerLaunch<'_> {
         Ok(ContainerConfig {
             metadata: Some(ContainerMetadata { name: container.name.clone(), attempt: self.attempt }),
             image: Some(ImageSpec {
-                image: image.into(),
+                image: image.id.clone(),
                 user_specified_image: container.image.clone().unwrap_or_default(),
                 ..Default::default()
             }),
@@ -112,8 +112,13 @@ impl ContainerLaunch<'_> {
             stdin_once: container.stdin_once == Some(true),
             tty: container.tty == Some(true),
             linux: Some(LinuxContainerConfig {
-                resources: Some(resources::container_resources(spec, container, self.kubelet.capacity[1])),
-                security_context: Some(security_context::container_security_context(spec, container)),
+                resources: Some(resources::container_resources(spec, container, self.kubelet.capacity.memory)),
+                security_context: Some(security_context::container_security_context(
+                    spec,
+                    container,
+                    image,
+                    &self.kubelet.root_dir,
+                )),
             }),
             ..Default::default()
         })
@@ -124,6 +129,8 @@ impl ContainerLaunch<'_> {
         spec: &PodSpec,
     ) -> Result<Vec<(String, String)>, environment::EnvironmentError> {
         let objects = ConfigObjects::new(self.kubelet.client.clone(), context::pod_namespace(self.pod));
+        // Without the services a container would lack its variables for life.
+        self.kubelet.services.wait_for_cache_sync().await;
         let links = spec.enable_service_links != Some(false);
         let mut services = self.kubelet.services.list();
         services.retain(|service| {
@@ -137,7 +144,7 @@ impl ContainerLaunch<'_> {
             objects: &objects,
             pod_ips: self.ips,
             host_ip: self.kubelet.node_ip.to_string(),
-            capacity: self.kubelet.capacity,
+            allocatable: &self.kubelet.allocatable,
             services,
         };
         environment::resolve_environment(self.container, &sources).await

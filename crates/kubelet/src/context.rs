@@ -11,6 +11,8 @@ use k8s_openapi::{
 use runtime::cri::CriClient;
 use sys::cgroup::CgroupManager;
 
+use crate::{pod_spec::container_list_field, resources::NodeResources, runtime_status::PodRuntimeStatus};
+
 /// Clients, informers and immutable facts about the node.
 pub struct KubeletContext {
     /// The node's IP.
@@ -23,8 +25,10 @@ pub struct KubeletContext {
     pub cgroup_root: String,
     /// Cgroup access; `None` leaves limits to the runtime.
     pub cgroups: Option<CgroupManager>,
-    /// CPU in millicores and memory in bytes.
-    pub capacity: [i64; 2],
+    /// All resources of the node.
+    pub capacity: NodeResources,
+    /// Resources that pods can use.
+    pub allocatable: NodeResources,
     /// Client for objects without an informer.
     pub client: kube::Client,
     /// The container runtime.
@@ -42,6 +46,14 @@ pub struct KubeletContext {
 }
 
 impl KubeletContext {
+    /// Returns the IPs of a pod: the node's for a pod on the host's network.
+    pub fn pod_ips(&self, pod: &Pod, runtime_status: &PodRuntimeStatus) -> Vec<String> {
+        match pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true)) {
+            true => vec![self.node_ip.to_string()],
+            false => runtime_status.pod_ips(),
+        }
+    }
+
     /// Returns the log directory of a pod.
     pub fn pod_log_dir(&self, pod: &Pod) -> PathBuf {
         self.pod_logs_dir.join(format!("{}_{}_{}", pod_namespace(pod), pod_name(pod), pod_uid(pod)))
@@ -63,7 +75,8 @@ impl KubeletContext {
             pod_logs_dir: "/nonexistent".into(),
             cgroup_root: "/nonexistent".into(),
             cgroups: None,
-            capacity: [1000, 1 << 30],
+            capacity: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
+            allocatable: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             cri: CriClient::connect_lazily("unix:///nonexistent/cri.sock").unwrap(),
             runtime_name: "test".into(),
             recorder: EventRecorder::new(client.clone(), "test", None),
@@ -110,8 +123,7 @@ pub fn pod_reference(pod: &Pod) -> ObjectReference {
 
 /// Returns a container's object reference for events.
 pub fn container_reference(pod: &Pod, container: &Container) -> ObjectReference {
-    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let list = if init.into_iter().any(|init| init.name == container.name) { "initContainers" } else { "containers" };
+    let list = container_list_field(pod, &container.name);
     ObjectReference { field_path: Some(format!("spec.{list}{{{}}}", container.name)), ..pod_reference(pod) }
 }
 

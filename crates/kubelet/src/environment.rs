@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSel
 
 use crate::{
     config_objects::{ConfigObjects, ObjectReferenceError},
-    resources,
+    pod_spec::find_container,
+    resources::{self, NodeResources},
 };
 
 /// Inputs of an environment.
@@ -19,8 +20,8 @@ pub struct EnvironmentSources<'a> {
     pub pod_ips: &'a [String],
     /// The node's IP.
     pub host_ip: String,
-    /// Node capacity: CPU in millicores and memory in bytes.
-    pub capacity: [i64; 2],
+    /// Resources that the node can allocate.
+    pub allocatable: &'a NodeResources,
     /// Services visible to the pod.
     pub services: Vec<std::sync::Arc<Service>>,
 }
@@ -95,7 +96,14 @@ async fn referenced_value(
     }
     if let Some(reference) = &source.resource_field_ref {
         let divisor = reference.divisor.as_ref();
-        let value = resources::resource_field_value(container, &reference.resource, divisor, sources.capacity);
+        let named = reference.container_name.as_deref().filter(|name| !name.is_empty());
+        let named = named.map(|name| {
+            let missing = || EnvironmentError::Unsupported(format!("container {name} not found"));
+            find_container(sources.pod, name).ok_or_else(missing)
+        });
+        let named = named.transpose()?;
+        let container = named.as_deref().unwrap_or(container);
+        let value = resources::resource_field_value(container, &reference.resource, divisor, sources.allocatable);
         let unsupported =
             || EnvironmentError::Unsupported(format!("resourceFieldRef {:?} is not supported", reference.resource));
         return value.map(Some).ok_or_else(unsupported);

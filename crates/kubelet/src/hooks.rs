@@ -10,6 +10,8 @@ use crate::{
     pod_status::WaitingReason,
 };
 
+/// User agent of HTTP hooks.
+const USER_AGENT: &str = "kube-lifecycle/1.36";
 /// Timeout of postStart hooks.
 const POST_START_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -48,15 +50,16 @@ pub async fn run_pre_stop(kubelet: &KubeletContext, pod: &Pod, container: &Conta
     }
 }
 
+/// Runs the action. Upstream rejects `tcpSocket`, which the API accepts.
 async fn run_handler(target: &HandlerTarget<'_>, handler: &LifecycleHandler) -> Result<(), HandlerError> {
     if let Some(action) = &handler.exec {
-        return target.run_exec(action).await;
-    }
-    if let Some(action) = &handler.http_get {
-        return target.check_http(action).await;
-    }
-    if let Some(action) = &handler.sleep {
+        target.run_exec(action).await
+    } else if let Some(action) = &handler.http_get {
+        target.check_http(action, USER_AGENT).await.map(drop)
+    } else if let Some(action) = &handler.sleep {
         tokio::time::sleep(Duration::from_secs(action.seconds.max(0) as u64)).await;
+        Ok(())
+    } else {
+        Err(HandlerError::InvalidHandler)
     }
-    Ok(())
 }

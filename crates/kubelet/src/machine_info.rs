@@ -4,8 +4,15 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 
+use crate::resources::NodeResources;
+
 /// The Kubernetes version that this kubelet reports.
 const VERSION: &str = "v1.36.4";
+
+/// Maximum number of pods.
+const MAX_PODS: i64 = 110;
+/// Memory reserved below the eviction threshold.
+const RESERVED_MEMORY: i64 = 100 << 20;
 
 /// The node's hardware and system.
 #[derive(Clone, Debug)]
@@ -47,6 +54,28 @@ impl MachineInfo {
             memory: parse_total_memory(&read("/proc/meminfo")),
             storage: storage as i64,
             info,
+        }
+    }
+}
+
+impl MachineInfo {
+    /// Returns all resources of the node.
+    pub fn capacity(&self) -> NodeResources {
+        NodeResources {
+            cpu_millis: self.cpus * 1000,
+            memory: self.memory,
+            ephemeral_storage: self.storage,
+            pods: MAX_PODS,
+        }
+    }
+
+    /// Returns the resources that pods can use: the capacity without what the default eviction thresholds keep free.
+    pub fn allocatable(&self) -> NodeResources {
+        let capacity = self.capacity();
+        NodeResources {
+            memory: capacity.memory - RESERVED_MEMORY,
+            ephemeral_storage: capacity.ephemeral_storage - capacity.ephemeral_storage / 10,
+            ..capacity
         }
     }
 }

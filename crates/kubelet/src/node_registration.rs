@@ -29,15 +29,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     machine_info::{MachineInfo, go_architecture},
+    resources::NodeResources,
     status_writer::has_status_code,
 };
 
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(10);
 const NOT_READY_INTERVAL: Duration = Duration::from_secs(1);
 const STATUS_REPORT_INTERVAL: Duration = Duration::from_secs(300);
-const MAX_PODS: i64 = 110;
-/// Memory reserved below the eviction threshold.
-const RESERVED_MEMORY: i64 = 100 << 20;
 const MAX_IMAGES: usize = 50;
 
 /// Identity and dependencies of the node.
@@ -141,8 +139,7 @@ impl NodeRegistration {
     }
 
     async fn patch_status(&self, nodes: &Api<Node>, status: &NodeStatus) -> kube::Result<Node> {
-        let patch = json!({ "status": status });
-        nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
+        nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(status_patch(status))).await
     }
 
     fn node_metadata(&self) -> ObjectMeta {
@@ -179,8 +176,8 @@ impl NodeRegistration {
         let address = |type_: &str, address: String| NodeAddress { type_: type_.into(), address };
         NodeStatus {
             addresses: Some(vec![address("InternalIP", self.ip.to_string()), address("Hostname", self.name.clone())]),
-            capacity: Some(self.node_resources(0, 0)),
-            allocatable: Some(self.node_resources(RESERVED_MEMORY, self.machine.storage / 10)),
+            capacity: Some(resource_list(&self.machine.capacity())),
+            allocatable: Some(resource_list(&self.machine.allocatable())),
             conditions: Some(node_conditions(old, not_ready, Timestamp::now())),
             daemon_endpoints: Some(NodeDaemonEndpoints {
                 kubelet_endpoint: Some(DaemonEndpoint { port: self.port.into() }),
@@ -189,20 +186,6 @@ impl NodeRegistration {
             node_info: Some(self.machine.info.clone()),
             ..Default::default()
         }
-    }
-
-    fn node_resources(&self, reserved_memory: i64, reserved_storage: i64) -> BTreeMap<String, Quantity> {
-        let kib = |bytes: i64| format!("{}Ki", bytes / 1024);
-        [
-            ("cpu", self.machine.cpus.to_string()),
-            ("memory", kib(self.machine.memory - reserved_memory)),
-            ("ephemeral-storage", kib(self.machine.storage - reserved_storage)),
-            ("hugepages-1Gi", "0".into()),
-            ("hugepages-2Mi", "0".into()),
-            ("pods", MAX_PODS.to_string()),
-        ]
-        .map(|(name, amount)| (name.to_string(), Quantity(amount)))
-        .into()
     }
 
     async fn renew_lease(&self, leases: &Api<Lease>, node: Option<&Node>) -> kube::Result<()> {
@@ -240,6 +223,31 @@ impl NodeRegistration {
     }
 }
 
+/// Returns the strategic merge patch of a node status: conditions are merged by type, so that other writers' conditions
+/// stay; addresses are replaced.
+fn status_patch(status: &NodeStatus) -> serde_json::Value {
+    let addresses = status.addresses.iter().flatten().map(|address| json!(address));
+    let addresses: Vec<_> = std::iter::once(json!({ "$patch": "replace" })).chain(addresses).collect();
+    let mut status = json!(status);
+    status["addresses"] = addresses.into();
+    json!({ "status": status })
+}
+
+/// Converts resources to the quantities that upstream's kubelet writes.
+fn resource_list(resources: &NodeResources) -> BTreeMap<String, Quantity> {
+    let kib = |bytes: i64| format!("{}Ki", bytes / 1024);
+    [
+        ("cpu", (resources.cpu_millis / 1000).to_string()),
+        ("memory", kib(resources.memory)),
+        ("ephemeral-storage", kib(resources.ephemeral_storage)),
+        ("hugepages-1Gi", "0".into()),
+        ("hugepages-2Mi", "0".into()),
+        ("pods", resources.pods.to_string()),
+    ]
+    .map(|(name, amount)| (name.to_string(), Quantity(amount)))
+    .into()
+}
+
 fn node_images(mut images: Vec<runtime::cri::types::Image>) -> Vec<ContainerImage> {
     images.sort_by_key(|image| std::cmp::Reverse(image.size));
     images.truncate(MAX_IMAGES);
@@ -250,7 +258,7 @@ fn node_images(mut images: Vec<runtime::cri::types::Image>) -> Vec<ContainerImag
     images.into_iter().map(convert).collect()
 }
 
-/// Computes the kubelet's conditions; other conditions are preserved.
+/// Computes the kubelet's conditions.
 fn node_conditions(old: &[NodeCondition], not_ready: Option<String>, now: Timestamp) -> Vec<NodeCondition> {
     let ready = match not_ready {
         None => ("Ready", "True", "KubeletReady", "kubelet is posting ready status".to_string()),
@@ -262,10 +270,8 @@ fn node_conditions(old: &[NodeCondition], not_ready: Option<String>, now: Timest
         ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ];
     let fine = fine.map(|(kind, reason, message)| (kind, "False", reason, message.to_string()));
-    let own: Vec<_> = fine.into_iter().chain([ready]).collect();
-    let others = old.iter().filter(|condition| !own.iter().any(|(kind, ..)| *kind == condition.type_)).cloned();
-    let mut conditions: Vec<NodeCondition> = others.collect();
-    for (kind, status, reason, message) in own {
+    let mut conditions = Vec::new();
+    for (kind, status, reason, message) in fine.into_iter().chain([ready]) {
         let same = old.iter().find(|condition| condition.type_ == kind && condition.status == status);
         conditions.push(NodeCondition {
             type_: kind.into(),
@@ -284,16 +290,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_keep_transition_times_and_foreign_conditions() {
+    fn conditions_keep_transition_times() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let mut first = node_conditions(&[], None, at(1));
-        first.push(NodeCondition { type_: "Theirs".into(), status: "True".into(), ..Default::default() });
+        let first = node_conditions(&[], None, at(1));
         let second = node_conditions(&first, Some("no network".into()), at(2));
         let find = |kind: &str| second.iter().find(|condition| condition.type_ == kind).unwrap();
         assert_eq!(find("MemoryPressure").last_transition_time, Some(Time(at(1))));
         assert_eq!(find("Ready").last_transition_time, Some(Time(at(2))));
         assert_eq!((find("Ready").status.as_str(), find("Ready").message.as_deref()), ("False", Some("no network")));
-        assert_eq!(find("Theirs").status, "True");
-        assert_eq!(second.len(), 5);
+    }
+
+    #[test]
+    fn status_patch_has_only_the_conditions_of_the_kubelet() {
+        let theirs = NodeCondition { type_: "Theirs".into(), status: "True".into(), ..Default::default() };
+        let conditions = Some(node_conditions(&[theirs], None, Timestamp::UNIX_EPOCH));
+        let address = NodeAddress { type_: "InternalIP".into(), address: "10.0.0.1".into() };
+        let patch = status_patch(&NodeStatus { conditions, addresses: Some(vec![address]), ..Default::default() });
+        let kinds: Vec<_> = patch["status"]["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();
+        assert_eq!(kinds, ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]);
+        assert_eq!(patch["status"]["addresses"][0], json!({ "$patch": "replace" }));
     }
 }

@@ -14,7 +14,7 @@ use runtime::cri::types::ContainerState;
 
 use crate::{
     backoff::KeyedBackoff,
-    pod_spec::{is_sidecar, restart_policy},
+    pod_spec::{self, ExitAction, is_init_retried, is_sidecar},
     pod_status::ContainerHealth,
     runtime_status::{ContainerRecord, PodRuntimeStatus, labels},
 };
@@ -90,6 +90,7 @@ pub fn compute_pod_actions(input: &PodActionInput<'_>) -> PodActions {
         }
         return plan;
     };
+    plan_ephemeral_containers(&mut plan, input, spec);
     if plan_init_containers(&mut plan, input, spec, &sandbox.id) {
         plan_containers(&mut plan, input, spec);
     }
@@ -110,8 +111,10 @@ fn plan_init_containers(plan: &mut PodActions, input: &PodActionInput<'_>, spec:
             None => false,
         };
         let running = record.is_some_and(ContainerRecord::is_running);
-        if !passed && !running && (is_sidecar(container) || !begun) {
-            plan_start(plan, input, container, record);
+        match record {
+            Some(record) if running && is_sidecar(container) => kill_if_changed(plan, input, container, record),
+            _ if !passed && !running && (is_sidecar(container) || !begun) => plan_start(plan, input, container, record),
+            _ => {}
         }
         if !passed && !begun {
             return false;
@@ -126,7 +129,7 @@ fn plan_containers(plan: &mut PodActions, input: &PodActionInput<'_>, spec: &Pod
         let record = input.runtime_status.latest_container(&container.name);
         match record {
             Some(record) if record.is_running() => kill_if_changed(plan, input, container, record),
-            Some(record) if record.is_exited() && !should_restart(spec, record) => {}
+            Some(record) if record.is_exited() && !should_restart(spec, container, record) => {}
             record => plan_start(plan, input, container, record),
         }
     }
@@ -139,13 +142,18 @@ impl PodActionInput<'_> {
     }
 }
 
-/// Whether an exited container is to be restarted.
-pub fn should_restart(spec: &PodSpec, record: &ContainerRecord) -> bool {
-    match restart_policy(spec) {
-        "Never" => false,
-        "OnFailure" => record.status.exit_code != 0,
-        _ => true,
+/// Plans ephemeral containers, which run once, also beside init containers.
+fn plan_ephemeral_containers(plan: &mut PodActions, input: &PodActionInput<'_>, spec: &PodSpec) {
+    for ephemeral in spec.ephemeral_containers.iter().flatten() {
+        if input.runtime_status.latest_container(&ephemeral.name).is_none() {
+            plan_start(plan, input, &pod_spec::ephemeral_as_container(ephemeral), None);
+        }
     }
+}
+
+/// Whether an exited container is to be restarted.
+fn should_restart(spec: &PodSpec, container: &Container, record: &ContainerRecord) -> bool {
+    pod_spec::exit_action(spec, container, record.status.exit_code) != ExitAction::Stop
 }
 
 /// Whether no container of the pod will run again.
@@ -153,15 +161,16 @@ fn is_pod_finished(spec: &PodSpec, runtime_status: &PodRuntimeStatus) -> bool {
     let over = |container: &Container| {
         runtime_status
             .latest_container(&container.name)
-            .is_some_and(|record| record.is_exited() && !should_restart(spec, record))
+            .is_some_and(|record| record.is_exited() && !should_restart(spec, container, record))
     };
     let failed = |container: &Container| {
-        runtime_status
-            .latest_container(&container.name)
-            .is_some_and(|record| record.is_exited() && record.status.exit_code != 0)
+        runtime_status.latest_container(&container.name).is_some_and(|record| {
+            let code = record.status.exit_code;
+            record.is_exited() && code != 0 && !is_init_retried(spec, container, code)
+        })
     };
     let mut init = spec.init_containers.iter().flatten().filter(|container| !is_sidecar(container));
-    let init_failed = restart_policy(spec) == "Never" && init.any(failed);
+    let init_failed = init.any(failed);
     init_failed || (!spec.containers.is_empty() && spec.containers.iter().all(over))
 }
 

@@ -87,7 +87,8 @@ pub async fn prepare_volumes(
     tokens: &Arc<TokenCache>,
 ) -> Result<(), SandboxError> {
     let objects = ConfigObjects::new(kubelet.client.clone(), context::pod_namespace(pod));
-    let content = VolumeContent { pod, objects: &objects, client: &kubelet.client, capacity: kubelet.capacity, tokens };
+    let content =
+        VolumeContent { pod, objects: &objects, client: &kubelet.client, allocatable: &kubelet.allocatable, tokens };
     let dir = PodDir::new(&kubelet.root_dir, context::pod_uid(pod));
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         let failed = |source| SandboxError::Volume { volume: volume.name.clone(), source };

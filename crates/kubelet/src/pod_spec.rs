@@ -1,6 +1,8 @@
 //! Facts about pod specs that several stages need.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, EphemeralContainer, Pod, PodSpec};
 
 /// Whether an init container is a sidecar (restart policy `Always`).
 pub fn is_sidecar(container: &Container) -> bool {
@@ -10,4 +12,123 @@ pub fn is_sidecar(container: &Container) -> bool {
 /// Returns the restart policy, `Always` by default.
 pub fn restart_policy(spec: &PodSpec) -> &str {
     spec.restart_policy.as_deref().unwrap_or("Always")
+}
+
+/// What a container's exit leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitAction {
+    /// The container stays as it is.
+    Stop,
+    /// The container is restarted.
+    Restart,
+    /// All containers of the pod are restarted in place.
+    RestartAllContainers,
+}
+
+/// Returns what happens after a container exited: its first matching restart rule decides, else its own restart policy,
+/// else the pod's.
+pub fn exit_action(spec: &PodSpec, container: &Container, exit_code: i32) -> ExitAction {
+    let rules = container.restart_policy_rules.iter().flatten();
+    if let Some(rule) = rules.into_iter().find(|rule| matches_exit_code(rule, exit_code)) {
+        return match rule.action.as_str() {
+            "RestartAllContainers" => ExitAction::RestartAllContainers,
+            _ => ExitAction::Restart,
+        };
+    }
+    match container.restart_policy.as_deref().unwrap_or_else(|| restart_policy(spec)) {
+        "Never" => ExitAction::Stop,
+        "OnFailure" if exit_code == 0 => ExitAction::Stop,
+        _ => ExitAction::Restart,
+    }
+}
+
+fn matches_exit_code(rule: &ContainerRestartRule, exit_code: i32) -> bool {
+    let Some(codes) = &rule.exit_codes else { return false };
+    let listed = codes.values.iter().flatten().any(|value| *value == exit_code);
+    match codes.operator.as_str() {
+        "In" => listed,
+        "NotIn" => !listed,
+        _ => false,
+    }
+}
+
+/// Whether a failed run of an init container is retried. One that succeeded never runs again.
+pub fn is_init_retried(spec: &PodSpec, container: &Container, exit_code: i32) -> bool {
+    exit_action(spec, container, exit_code) != ExitAction::Stop
+}
+
+/// Finds a container of any kind by name; an ephemeral one is converted.
+pub fn find_container<'a>(pod: &'a Pod, name: &str) -> Option<Cow<'a, Container>> {
+    let spec = pod.spec.as_ref()?;
+    let mut regular = spec.init_containers.iter().flatten().chain(&spec.containers);
+    if let Some(container) = regular.find(|container| container.name == name) {
+        return Some(Cow::Borrowed(container));
+    }
+    let mut ephemeral = spec.ephemeral_containers.iter().flatten();
+    ephemeral.find(|container| container.name == name).map(|container| Cow::Owned(ephemeral_as_container(container)))
+}
+
+/// Converts an ephemeral container, which has a container's fields. It is never restarted.
+pub fn ephemeral_as_container(ephemeral: &EphemeralContainer) -> Container {
+    let ephemeral = ephemeral.clone();
+    Container {
+        args: ephemeral.args,
+        command: ephemeral.command,
+        env: ephemeral.env,
+        env_from: ephemeral.env_from,
+        image: ephemeral.image,
+        image_pull_policy: ephemeral.image_pull_policy,
+        name: ephemeral.name,
+        security_context: ephemeral.security_context,
+        stdin: ephemeral.stdin,
+        stdin_once: ephemeral.stdin_once,
+        termination_message_path: ephemeral.termination_message_path,
+        termination_message_policy: ephemeral.termination_message_policy,
+        tty: ephemeral.tty,
+        volume_devices: ephemeral.volume_devices,
+        volume_mounts: ephemeral.volume_mounts,
+        working_dir: ephemeral.working_dir,
+        ..Default::default()
+    }
+}
+
+/// Returns the spec field that lists the container: `containers`, `initContainers` or `ephemeralContainers`.
+pub fn container_list_field(pod: &Pod, name: &str) -> &'static str {
+    let spec = pod.spec.as_ref();
+    let in_init = spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).any(|init| init.name == name);
+    let mut ephemeral = spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    match in_init {
+        true => "initContainers",
+        false if ephemeral.any(|container| container.name == name) => "ephemeralContainers",
+        false => "containers",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn rules_precede_the_policies_of_container_and_pod() {
+        let check = |policy: &str, container: Value, exit_code: i32, expected: ExitAction| {
+            let mut container = container;
+            container["name"] = "c".into();
+            let spec: PodSpec =
+                serde_json::from_value(json!({ "restartPolicy": policy, "containers": [container] })).unwrap();
+            assert_eq!(exit_action(&spec, &spec.containers[0], exit_code), expected, "{spec:?} {exit_code}");
+        };
+        check("Never", json!({}), 1, ExitAction::Stop);
+        check("OnFailure", json!({}), 0, ExitAction::Stop);
+        check("OnFailure", json!({}), 1, ExitAction::Restart);
+        check("Never", json!({ "restartPolicy": "Always" }), 0, ExitAction::Restart);
+        check("Always", json!({ "restartPolicy": "OnFailure" }), 0, ExitAction::Stop);
+        let rule = |action: &str, operator: &str| {
+            let codes = json!({ "operator": operator, "values": [42] });
+            json!({ "restartPolicy": "Never", "restartPolicyRules": [{ "action": action, "exitCodes": codes }] })
+        };
+        check("Never", rule("Restart", "In"), 42, ExitAction::Restart);
+        check("Never", rule("Restart", "In"), 1, ExitAction::Stop);
+        check("Never", rule("RestartAllContainers", "NotIn"), 1, ExitAction::RestartAllContainers);
+    }
 }

@@ -3,6 +3,9 @@
 //! Pure: equal inputs give an equal status, so that an unchanged status is not written.
 
 mod conditions;
+mod phase;
+
+pub use conditions::is_kubelet_condition;
 
 use std::collections::HashMap;
 
@@ -17,7 +20,7 @@ use k8s_openapi::{
 
 use crate::{
     context::time_from_nanos,
-    pod_spec::{is_sidecar, restart_policy},
+    pod_spec::{ephemeral_as_container, is_sidecar},
     resources,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
 };
@@ -90,7 +93,7 @@ pub fn generate_pod_status(input: &PodStatusInput<'_>) -> PodStatus {
         spec.containers.iter().map(|container| input.container_status(container, waiting, false)).collect();
     let phase = match input.failure {
         Some(_) => "Failed",
-        None => pod_phase(&spec, &init, &containers, input.terminal),
+        None => phase::pod_phase(&spec, &init, &containers, input.terminal, has_initialized(&old)),
     };
     let ips = input.pod_ips(&spec, &old);
     let mut status = PodStatus {
@@ -105,7 +108,7 @@ pub fn generate_pod_status(input: &PodStatusInput<'_>) -> PodStatus {
         qos_class: old.qos_class.clone().or(Some(resources::pod_qos_class(&spec).as_str().into())),
         init_container_statuses: (!init.is_empty() && !refused).then_some(init),
         container_statuses: (!containers.is_empty() && !refused).then_some(containers),
-        ephemeral_container_statuses: ephemeral_container_statuses(&spec),
+        ephemeral_container_statuses: input.ephemeral_container_statuses(&spec),
         observed_generation: input.pod.metadata.generation,
         ..old.clone()
     };
@@ -165,6 +168,17 @@ impl PodStatusInput<'_> {
             record.is_running() && health.started && health.ready
         };
         status
+    }
+
+    /// Returns the statuses of the ephemeral containers, which are neither ready nor started in upstream's terms.
+    fn ephemeral_container_statuses(&self, spec: &PodSpec) -> Option<Vec<ContainerStatus>> {
+        let status = |ephemeral| {
+            let container = ephemeral_as_container(ephemeral);
+            let mut status = self.container_status(&container, "ContainerCreating", false);
+            (status.ready, status.started) = (false, None);
+            status
+        };
+        Some(spec.ephemeral_containers.as_ref()?.iter().map(status).collect())
     }
 
     fn fill_from_runtime(&self, status: &mut ContainerStatus, container: &Container, record: &ContainerRecord) {
@@ -233,17 +247,9 @@ fn volume_mount_statuses(container: &Container) -> Option<Vec<VolumeMountStatus>
     Some(mounts.iter().map(status).collect())
 }
 
-/// Reports ephemeral containers as unsupported; the pod itself keeps running.
-fn ephemeral_container_statuses(spec: &PodSpec) -> Option<Vec<ContainerStatus>> {
-    let containers = spec.ephemeral_containers.as_ref()?;
-    let message = "spec.ephemeralContainers is not supported by this node";
-    let status = |container: &k8s_openapi::api::core::v1::EphemeralContainer| ContainerStatus {
-        name: container.name.clone(),
-        image: container.image.clone().unwrap_or_default(),
-        state: Some(waiting_state("UnsupportedPodFeature", Some(message))),
-        ..Default::default()
-    };
-    Some(containers.iter().map(status).collect())
+/// Whether the pod's regular containers may have started.
+fn has_initialized(old: &PodStatus) -> bool {
+    old.conditions.iter().flatten().any(|condition| condition.type_ == "Initialized" && condition.status == "True")
 }
 
 /// Whether a container exited with code zero.
@@ -263,62 +269,6 @@ pub fn is_init_passed(spec: &PodSpec, status: &ContainerStatus) -> bool {
 /// Whether this is the status of a sidecar.
 pub fn is_sidecar_status(spec: &PodSpec, status: &ContainerStatus) -> bool {
     spec.init_containers.iter().flatten().any(|container| container.name == status.name && is_sidecar(container))
-}
-
-/// Container counts by state, for the phase.
-#[derive(Default)]
-struct ContainerStateCounts {
-    waiting: usize,
-    running: usize,
-    stopped: usize,
-    succeeded: usize,
-}
-
-impl ContainerStateCounts {
-    fn from_statuses(statuses: &[ContainerStatus]) -> Self {
-        let mut count = Self::default();
-        for status in statuses {
-            let state = status.state.clone().unwrap_or_default();
-            let died = status.last_state.as_ref().is_some_and(|state| state.terminated.is_some());
-            match state {
-                ContainerState { running: Some(_), .. } => count.running += 1,
-                ContainerState { terminated: Some(_), .. } => count.stopped += 1,
-                _ if died => count.stopped += 1,
-                _ => count.waiting += 1,
-            }
-            count.succeeded += usize::from(has_succeeded(status));
-        }
-        count
-    }
-}
-
-fn pod_phase(spec: &PodSpec, init: &[ContainerStatus], containers: &[ContainerStatus], terminal: bool) -> &'static str {
-    let failed = |status: &ContainerStatus| {
-        let terminated = status.state.as_ref().and_then(|state| state.terminated.as_ref());
-        terminated.is_some_and(|terminated| terminated.exit_code != 0) && !is_sidecar_status(spec, status)
-    };
-    let uninitialized = init.iter().any(|status| !is_init_passed(spec, status));
-    if init.iter().any(failed) && restart_policy(spec) == "Never" {
-        return "Failed";
-    }
-    let count = ContainerStateCounts::from_statuses(containers);
-    let done = if count.stopped == count.succeeded { "Succeeded" } else { "Failed" };
-    if terminal {
-        return if uninitialized || count.waiting > 0 { "Failed" } else { done };
-    }
-    if uninitialized || count.waiting > 0 {
-        return "Pending";
-    }
-    if count.running > 0 {
-        return "Running";
-    }
-    match restart_policy(spec) {
-        _ if count.stopped == 0 => "Pending",
-        "Always" => "Running",
-        _ if done == "Succeeded" => "Succeeded",
-        "Never" => "Failed",
-        _ => "Running",
-    }
 }
 
 #[cfg(test)]

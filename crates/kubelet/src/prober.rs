@@ -11,11 +11,16 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
     context::{KubeletContext, container_reference},
-    handlers::{HandlerError, HandlerTarget},
-    pod_spec::is_sidecar,
+    handlers::{HandlerError, HandlerSuccess, HandlerTarget},
+    pod_spec::{find_container, is_sidecar},
     pod_status::ContainerHealth,
     runtime_status::PodRuntimeStatus,
 };
+
+/// User agent of HTTP probes.
+const USER_AGENT: &str = "kube-probe/1.36";
+/// Attempts of a probe that ends with an error of the node.
+const MAX_PROBE_ATTEMPTS: usize = 3;
 
 /// Type of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,16 +75,7 @@ impl ProbeManager {
 
     /// Starts and stops probe workers to match the running containers.
     pub fn sync_probes(&mut self, kubelet: &Arc<KubeletContext>, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus) {
-        let running =
-            |id: &str| runtime_status.containers.iter().any(|record| record.status.id == id && record.is_running());
-        self.tasks.retain(|(id, _), task| {
-            let keep = running(id);
-            if !keep {
-                task.abort();
-            }
-            keep
-        });
-        self.lock_results().retain(|(id, _), _| running(id));
+        self.stop_probes_of_exited(runtime_status);
         let sidecars =
             pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).filter(|init| is_sidecar(init));
         for container in pod.spec.iter().flat_map(|spec| &spec.containers).chain(sidecars) {
@@ -97,7 +93,8 @@ impl ProbeManager {
                     container: container.clone(),
                     probe: probe.clone(),
                     key: key.clone(),
-                    ip: runtime_status.pod_ips().first().cloned().unwrap_or_else(|| kubelet.node_ip.to_string()),
+                    ip: kubelet.pod_ips(pod, runtime_status).into_iter().next().unwrap_or_default(),
+                    started_at: record.status.started_at,
                     results: self.results.clone(),
                     wake: self.wake.clone(),
                 };
@@ -109,6 +106,31 @@ impl ProbeManager {
     /// Stops all probes.
     pub fn stop_probes(&mut self) {
         self.tasks.drain().for_each(|(_, task)| task.abort());
+    }
+
+    /// Stops liveness and startup probes. A terminating pod's readiness is still probed.
+    pub fn stop_restarting_probes(&mut self) {
+        self.tasks.retain(|(_, kind), task| {
+            let keep = *kind == ProbeType::Readiness;
+            if !keep {
+                task.abort();
+            }
+            keep
+        });
+    }
+
+    /// Stops the probes of containers that no longer run.
+    pub fn stop_probes_of_exited(&mut self, runtime_status: &PodRuntimeStatus) {
+        let running =
+            |id: &str| runtime_status.containers.iter().any(|record| record.status.id == id && record.is_running());
+        self.tasks.retain(|(id, _), task| {
+            let keep = running(id);
+            if !keep {
+                task.abort();
+            }
+            keep
+        });
+        self.lock_results().retain(|(id, _), _| running(id));
     }
 
     /// Returns the results of each probed container, by id.
@@ -126,15 +148,23 @@ impl ProbeManager {
         health
     }
 
-    /// Returns the containers to restart: name, id and failed probe.
-    pub fn failed_containers(&self, runtime_status: &PodRuntimeStatus) -> Vec<(String, String, &'static str)> {
+    /// Returns the containers to restart.
+    pub fn failed_containers(&self, pod: &Pod, runtime_status: &PodRuntimeStatus) -> Vec<FailedContainer> {
         let verdicts = self.lock_results();
         let failed = |kind: ProbeType, id: &str| verdicts.get(&(id.to_string(), kind)) == Some(&Some(false));
         let mut found = Vec::new();
         for record in runtime_status.containers.iter().filter(|record| record.is_running()) {
-            let kind =
-                [ProbeType::Startup, ProbeType::Liveness].into_iter().find(|kind| failed(*kind, &record.status.id));
-            found.extend(kind.map(|kind| (record.name().to_string(), record.status.id.clone(), kind.as_str())));
+            let kinds = [ProbeType::Startup, ProbeType::Liveness];
+            let Some(kind) = kinds.into_iter().find(|kind| failed(*kind, &record.status.id)) else { continue };
+            let container = find_container(pod, record.name());
+            let probe = container.as_deref().and_then(|container| kind.probe_of(container));
+            let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
+            found.push(FailedContainer {
+                name: record.name().into(),
+                id: record.status.id.clone(),
+                probe: kind.as_str(),
+                grace_period: grace.map(|seconds| Duration::from_secs(seconds.max(0) as u64)),
+            });
         }
         found
     }
@@ -142,6 +172,19 @@ impl ProbeManager {
     fn lock_results(&self) -> std::sync::MutexGuard<'_, HashMap<ProbeKey, Option<bool>>> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A running container that failed its liveness or startup probe.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FailedContainer {
+    /// Container name.
+    pub name: String,
+    /// Container id.
+    pub id: String,
+    /// The failed probe: `liveness` or `startup`.
+    pub probe: &'static str,
+    /// Grace period of the probe, which overrides the pod's.
+    pub grace_period: Option<Duration>,
 }
 
 /// Returns the result reported by an earlier kubelet for this container, so that a restart does not reset it.
@@ -166,6 +209,8 @@ struct ProbeWorker {
     probe: Probe,
     key: ProbeKey,
     ip: String,
+    /// Start of the container, in nanoseconds.
+    started_at: i64,
     results: ProbeResults,
     wake: Arc<Notify>,
 }
@@ -174,25 +219,29 @@ impl ProbeWorker {
     async fn run(self) {
         let seconds = |value: Option<i32>, default: u64| value.map_or(default, |value| value.max(0) as u64);
         let period = Duration::from_secs(seconds(self.probe.period_seconds, 10).max(1));
-        tokio::time::sleep(Duration::from_secs(seconds(self.probe.initial_delay_seconds, 0))).await;
+        let delay = Duration::from_secs(seconds(self.probe.initial_delay_seconds, 0));
+        tokio::time::sleep(delay.saturating_sub(self.container_age())).await;
         let mut streak = ResultStreak::new(&self.probe);
         loop {
-            if self.is_due() {
-                let result = self.run_probe().await;
-                if let Err(error) = &result {
-                    self.record_failure(error);
-                }
-                if let Some(verdict) = streak.add_result(result.is_ok()) {
-                    self.set_result(verdict);
-                    // A started container needs no further startup probes; one that failed liveness is about to be
-                    // killed.
-                    if self.key.1 == ProbeType::Startup || (self.key.1 == ProbeType::Liveness && !verdict) {
-                        return;
-                    }
+            if self.is_due()
+                && let Some(success) = self.probe_container().await
+                && let Some(verdict) = streak.add_result(success)
+            {
+                self.set_result(verdict);
+                // A started container needs no further startup probes; one that failed liveness is about to be killed.
+                if self.key.1 == ProbeType::Startup || (self.key.1 == ProbeType::Liveness && !verdict) {
+                    return;
                 }
             }
             tokio::time::sleep(period).await;
         }
+    }
+
+    /// Returns the time since the container started.
+    fn container_age(&self) -> Duration {
+        let started = jiff::Timestamp::from_nanosecond(self.started_at.into()).unwrap_or_default();
+        let age = jiff::Timestamp::now().duration_since(started);
+        if self.started_at > 0 { age.try_into().unwrap_or_default() } else { Duration::ZERO }
     }
 
     /// Whether the probe may run: other probes wait for the startup probe.
@@ -202,7 +251,38 @@ impl ProbeWorker {
         self.key.1 == ProbeType::Startup || verdicts.get(&startup).is_none_or(|verdict| *verdict == Some(true))
     }
 
-    async fn run_probe(&self) -> Result<(), HandlerError> {
+    /// Probes once. `None` after an error of the node, which says nothing about the container.
+    async fn probe_container(&self) -> Option<bool> {
+        let mut result = self.run_probe().await;
+        for _ in 1..MAX_PROBE_ATTEMPTS {
+            if !matches!(&result, Err(error) if !error.is_failure()) {
+                break;
+            }
+            result = self.run_probe().await;
+        }
+        let mut kind = self.key.1.as_str().to_string();
+        kind[..1].make_ascii_uppercase();
+        match result {
+            Ok(HandlerSuccess::Healthy) => Some(true),
+            Ok(HandlerSuccess::Warning(text)) => {
+                self.record_warning("ProbeWarning", format!("{kind} probe warning: {text}"));
+                Some(true)
+            }
+            Err(error) if error.is_failure() => {
+                self.record_warning("Unhealthy", format!("{kind} probe failed: {error}"));
+                Some(false)
+            }
+            Err(error) => {
+                self.record_warning(
+                    "Unhealthy",
+                    format!("{kind} probe errored and resulted in unknown state: {error}"),
+                );
+                None
+            }
+        }
+    }
+
+    async fn run_probe(&self) -> Result<HandlerSuccess, HandlerError> {
         let timeout = Duration::from_secs(self.probe.timeout_seconds.unwrap_or(1).max(1) as u64);
         let target = HandlerTarget {
             kubelet: &self.kubelet,
@@ -211,22 +291,23 @@ impl ProbeWorker {
             ip: &self.ip,
             timeout,
         };
+        let healthy = |()| HandlerSuccess::Healthy;
         if let Some(action) = &self.probe.exec {
-            target.run_exec(action).await
+            target.run_exec(action).await.map(healthy)
         } else if let Some(action) = &self.probe.http_get {
-            target.check_http(action).await
+            target.check_http(action, USER_AGENT).await
         } else if let Some(action) = &self.probe.tcp_socket {
-            target.check_tcp(action).await
+            target.check_tcp(action).await.map(healthy)
+        } else if let Some(action) = &self.probe.grpc {
+            target.check_grpc(action).await.map(healthy)
         } else {
-            Ok(())
+            Ok(HandlerSuccess::Healthy)
         }
     }
 
-    fn record_failure(&self, error: &HandlerError) {
-        let mut word = self.key.1.as_str().to_string();
-        word[..1].make_ascii_uppercase();
+    fn record_warning(&self, reason: &'static str, message: String) {
         let about = container_reference(&self.pod, &self.container);
-        self.kubelet.recorder.record_warning(about, "Unhealthy", format!("{word} probe failed: {error}"));
+        self.kubelet.recorder.record_warning(about, reason, message);
     }
 
     fn set_result(&self, verdict: bool) {

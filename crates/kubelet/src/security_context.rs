@@ -1,15 +1,17 @@
 //! Converts security contexts to CRI, with container settings taking precedence over pod settings.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::{
-    Container, PodSecurityContext, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
+    AppArmorProfile, Container, PodSecurityContext, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
 };
 use runtime::cri::types::{
     Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
-    NamespaceOption, ProfileType, SeLinuxOption, SecurityProfile,
+    NamespaceOption, ProfileType, SeLinuxOption, SecurityProfile, SupplementalGroupsPolicy,
 };
 
 /// Paths masked in unprivileged containers.
-const MASKED_PATHS: [&str; 11] = [
+const MASKED_PATHS: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
     "/proc/interrupts",
@@ -21,6 +23,7 @@ const MASKED_PATHS: [&str; 11] = [
     "/proc/sched_debug",
     "/proc/scsi",
     "/sys/firmware",
+    "/sys/devices/virtual/powercap",
 ];
 /// Paths read-only in unprivileged containers.
 const READ_ONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
@@ -58,13 +61,25 @@ pub fn sandbox_security_context(spec: &PodSpec) -> LinuxSandboxSecurityContext {
 }
 
 /// Builds a container's security context.
-pub fn container_security_context(spec: &PodSpec, container: &Container) -> LinuxContainerSecurityContext {
+///
+/// Without `runAsUser` the image's user is passed, because a group alone is invalid in CRI.
+pub fn container_security_context(
+    spec: &PodSpec,
+    container: &Container,
+    image: &Image,
+    root_dir: &Path,
+) -> LinuxContainerSecurityContext {
     let pod = spec.security_context.clone().unwrap_or_default();
     let own = container.security_context.clone().unwrap_or_default();
     let privileged = is_privileged(Some(&own));
     let unmasked = privileged || own.proc_mount.as_deref() == Some("Unmasked");
-    let paths = |list: &[&str]| if unmasked { Vec::new() } else { list.iter().map(|path| path.to_string()).collect() };
+    let paths = |list: Vec<String>| if unmasked { Vec::new() } else { list };
+    let seccomp = own.seccomp_profile.as_ref().or(pod.seccomp_profile.as_ref());
     let capabilities = own.capabilities.clone().unwrap_or_default();
+    let run_as_user = own.run_as_user.or(pod.run_as_user).map(|value| Int64Value { value });
+    let run_as_user = run_as_user.or_else(|| image.uid.clone());
+    let strict = pod.supplemental_groups_policy.as_deref() == Some("Strict");
+    let apparmor = own.app_armor_profile.as_ref().or(pod.app_armor_profile.as_ref());
     LinuxContainerSecurityContext {
         capabilities: Some(Capability {
             add_capabilities: capabilities.add.unwrap_or_default(),
@@ -73,17 +88,31 @@ pub fn container_security_context(spec: &PodSpec, container: &Container) -> Linu
         }),
         privileged,
         namespace_options: Some(namespace_options(spec)),
-        run_as_user: own.run_as_user.or(pod.run_as_user).map(|value| Int64Value { value }),
+        run_as_username: if run_as_user.is_none() { image.username.clone() } else { String::new() },
+        run_as_user,
         run_as_group: own.run_as_group.or(pod.run_as_group).map(|value| Int64Value { value }),
+        supplemental_groups_policy: if strict {
+            SupplementalGroupsPolicy::Strict
+        } else {
+            SupplementalGroupsPolicy::Merge
+        } as i32,
+        apparmor: apparmor.map(apparmor_profile),
         readonly_rootfs: own.read_only_root_filesystem == Some(true),
         supplemental_groups: supplemental_groups(&pod),
         no_new_privs: own.allow_privilege_escalation == Some(false),
-        masked_paths: paths(&MASKED_PATHS),
-        readonly_paths: paths(&READ_ONLY_PATHS),
-        seccomp: Some(seccomp_profile(own.seccomp_profile.as_ref().or(pod.seccomp_profile.as_ref()), privileged)),
+        masked_paths: paths(masked_paths()),
+        readonly_paths: paths(READ_ONLY_PATHS.map(String::from).into()),
+        seccomp: Some(seccomp_profile(seccomp, privileged, root_dir)),
         selinux_options: own.se_linux_options.as_ref().or(pod.se_linux_options.as_ref()).map(selinux_options),
         ..Default::default()
     }
+}
+
+/// Returns the paths to mask on this machine: the counters of thermal throttling too, of each CPU that has them.
+fn masked_paths() -> Vec<String> {
+    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let throttling = (0..cpus).map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle"));
+    MASKED_PATHS.map(String::from).into_iter().chain(throttling.filter(|path| Path::new(path).exists())).collect()
 }
 
 fn is_privileged(context: Option<&SecurityContext>) -> bool {
@@ -110,12 +139,27 @@ fn security_profile(kind: ProfileType) -> SecurityProfile {
     SecurityProfile { profile_type: kind as i32, localhost_ref: String::new() }
 }
 
-fn seccomp_profile(requested: Option<&SeccompProfile>, privileged: bool) -> SecurityProfile {
+fn seccomp_profile(requested: Option<&SeccompProfile>, privileged: bool, root: &Path) -> SecurityProfile {
     match requested {
         Some(requested) if requested.type_ == "RuntimeDefault" && !privileged => {
             security_profile(ProfileType::RuntimeDefault)
         }
+        Some(SeccompProfile { type_, localhost_profile: Some(profile) }) if type_ == "Localhost" && !privileged => {
+            let localhost_ref = root.join("seccomp").join(profile).display().to_string();
+            SecurityProfile { profile_type: ProfileType::Localhost as i32, localhost_ref }
+        }
         _ => security_profile(ProfileType::Unconfined),
+    }
+}
+
+/// Converts an AppArmor profile, which the runtime rejects on hosts without AppArmor.
+fn apparmor_profile(requested: &AppArmorProfile) -> SecurityProfile {
+    match (requested.type_.as_str(), &requested.localhost_profile) {
+        ("Localhost", Some(profile)) => {
+            SecurityProfile { profile_type: ProfileType::Localhost as i32, localhost_ref: profile.clone() }
+        }
+        ("Unconfined", _) => security_profile(ProfileType::Unconfined),
+        _ => security_profile(ProfileType::RuntimeDefault),
     }
 }
 
@@ -152,11 +196,17 @@ mod tests {
         let level = |options: Option<SeLinuxOption>| options.map(|options| (options.level, options.r#type));
         assert_eq!(level(sandbox_security_context(&spec).selinux_options), Some(("s0".into(), String::new())));
         assert_eq!(
-            level(container_security_context(&spec, &spec.containers[0]).selinux_options),
+            level(
+                container_security_context(&spec, &spec.containers[0], &Image::default(), Path::new("/root"))
+                    .selinux_options
+            ),
             Some(("s0".into(), String::new()))
         );
         assert_eq!(
-            level(container_security_context(&spec, &spec.containers[1]).selinux_options),
+            level(
+                container_security_context(&spec, &spec.containers[1], &Image::default(), Path::new("/root"))
+                    .selinux_options
+            ),
             Some((String::new(), "t".into()))
         );
     }
@@ -168,13 +218,38 @@ mod tests {
             "containers": [{ "name": "c", "securityContext": { "runAsUser": 9, "capabilities": { "add": ["NET_ADMIN"] } } },
                            { "name": "d", "securityContext": { "privileged": true, "runAsUser": 0 } }] }))
         .unwrap();
-        let context = container_security_context(&spec, &spec.containers[0]);
+        let context = container_security_context(&spec, &spec.containers[0], &Image::default(), Path::new("/root"));
         assert_eq!((context.run_as_user.unwrap().value, context.run_as_group.unwrap().value), (9, 2));
         assert_eq!(context.supplemental_groups, [3]);
         assert!(!context.masked_paths.is_empty());
-        assert!(container_security_context(&spec, &spec.containers[1]).masked_paths.is_empty());
+        assert!(
+            container_security_context(&spec, &spec.containers[1], &Image::default(), Path::new("/root"))
+                .masked_paths
+                .is_empty()
+        );
         assert!(sandbox_security_context(&spec).privileged);
         assert_eq!(verify_run_as_non_root(&spec, &spec.containers[0], &Image::default()), None);
         assert!(verify_run_as_non_root(&spec, &spec.containers[1], &Image::default()).is_some());
+    }
+
+    #[test]
+    fn image_user_is_passed_without_run_as_user() {
+        let spec: PodSpec = serde_json::from_value(json!({ "containers": [{ "name": "c" }],
+            "securityContext": { "runAsGroup": 2, "supplementalGroupsPolicy": "Strict" } }))
+        .unwrap();
+        let context = |image: Image| container_security_context(&spec, &spec.containers[0], &image, Path::new("/root"));
+        let by_id = context(Image { uid: Some(Int64Value { value: 7 }), ..Default::default() });
+        assert_eq!((by_id.run_as_user.map(|user| user.value), by_id.run_as_username.as_str()), (Some(7), ""));
+        assert_eq!(by_id.supplemental_groups_policy, SupplementalGroupsPolicy::Strict as i32);
+        let by_name = context(Image { username: "web".into(), ..Default::default() });
+        assert_eq!((by_name.run_as_user, by_name.run_as_username.as_str()), (None, "web"));
+    }
+
+    #[test]
+    fn localhost_profiles_are_files_below_the_kubelet_root() {
+        let seccomp = SeccompProfile { type_: "Localhost".into(), localhost_profile: Some("a/b.json".into()) };
+        let profile = seccomp_profile(Some(&seccomp), false, Path::new("/root"));
+        assert_eq!(profile.localhost_ref, "/root/seccomp/a/b.json");
+        assert_eq!(seccomp_profile(Some(&seccomp), true, Path::new("/root")).localhost_ref, "");
     }
 }

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::context;
+use crate::{context, pod_status};
 
 /// Delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -93,6 +93,7 @@ impl StatusTarget {
                         break;
                     }
                     Err(error) if has_status_code(&error, 404) => return,
+                    Err(error) if has_status_code(&error, 409) && self.is_replaced().await => return,
                     Err(error) if has_status_code(&error, 422) => {
                         tracing::error!(pod = self.name, %error, "kubelet: pod status rejected as invalid");
                         written.send_replace(status);
@@ -107,9 +108,15 @@ impl StatusTarget {
         }
     }
 
+    /// Whether the pod is gone, or another pod has its name: the patch names the uid, so it conflicts for ever.
+    async fn is_replaced(&self) -> bool {
+        let current = self.api.get_metadata_opt(&self.name).await;
+        current.is_ok_and(|pod| pod.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(&self.uid)))
+    }
+
     async fn patch_status(&self, old: Option<&PodStatus>, new: &PodStatus) -> kube::Result<()> {
-        let patch = json!({ "metadata": { "uid": self.uid }, "status": changed_fields(old, new) });
-        self.api.patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+        let patch = json!({ "metadata": { "uid": self.uid }, "status": status_patch(old, new) });
+        self.api.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(&patch)).await.map(drop)
     }
 }
 
@@ -118,33 +125,114 @@ pub fn has_status_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Returns the changed fields of the status, with null for removed ones.
-fn changed_fields(old: Option<&PodStatus>, new: &PodStatus) -> Map<String, Value> {
+/// Returns the strategic merge patch between two statuses: changed fields, null for removed ones, and of the conditions
+/// only those that the kubelet owns, so that other writers' conditions are never overwritten.
+fn status_patch(old: Option<&PodStatus>, new: &PodStatus) -> Map<String, Value> {
     let fields = |status: &PodStatus| match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let old = old.map(fields).unwrap_or_default();
-    let new = fields(new);
+    let mut old = old.map(fields).unwrap_or_default();
+    let mut new = fields(new);
+    let conditions = changed_conditions(old.remove("conditions"), new.remove("conditions"));
     let gone = old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let changed = new.iter().filter(|(key, value)| old.get(*key) != Some(value));
-    changed.map(|(key, value)| (key.clone(), value.clone())).chain(gone).collect()
+    let changed = changed.map(|(key, value)| (key.clone(), replace_merged_list(key, value)));
+    let conditions = (!conditions.is_empty()).then(|| ("conditions".into(), Value::Array(conditions)));
+    changed.chain(gone).chain(conditions).collect()
+}
+
+/// Returns the kubelet's conditions that differ; the API server merges them by type.
+fn changed_conditions(old: Option<Value>, new: Option<Value>) -> Vec<Value> {
+    let list = |value: Option<Value>| match value {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    };
+    let (old, new) = (list(old), list(new));
+    let owned = |condition: &Value| condition["type"].as_str().is_some_and(pod_status::is_kubelet_condition);
+    let gone = old.iter().filter(|condition| !new.iter().any(|kept| kept["type"] == condition["type"]));
+    let deletions = gone.filter(|gone| owned(gone)).map(|gone| json!({ "$patch": "delete", "type": gone["type"] }));
+    let changed = new.iter().filter(|condition| owned(condition) && !old.contains(condition)).cloned();
+    changed.chain(deletions).collect()
+}
+
+/// Marks a list that strategic merge would otherwise merge by address as a replacement.
+fn replace_merged_list(key: &str, value: &Value) -> Value {
+    match value {
+        Value::Array(items) if matches!(key, "podIPs" | "hostIPs") => {
+            std::iter::once(json!({ "$patch": "replace" })).chain(items.iter().cloned()).collect()
+        }
+        other => other.clone(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn check(old: Value, new: Value, expected: Value) {
+        let status = |value: Value| serde_json::from_value::<PodStatus>(value).unwrap();
+        assert_eq!(Value::Object(status_patch(Some(&status(old)), &status(new))), expected);
+    }
+
     #[test]
     fn only_changed_fields_are_sent() {
-        let old = PodStatus {
-            phase: Some("Pending".into()),
-            reason: Some("x".into()),
-            host_ip: Some("h".into()),
-            ..Default::default()
+        check(
+            json!({ "phase": "Pending", "reason": "x", "hostIP": "h" }),
+            json!({ "phase": "Running", "hostIP": "h" }),
+            json!({ "phase": "Running", "reason": null }),
+        );
+    }
+
+    #[test]
+    fn conditions_of_other_writers_are_not_sent() {
+        let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status });
+        check(
+            json!({ "conditions": [condition("Ready", "False"), condition("Initialized", "True"), condition("example.com/gate", "False"), condition("PodResizePending", "True")] }),
+            json!({ "conditions": [condition("Ready", "True"), condition("Initialized", "True"), condition("example.com/gate", "True")] }),
+            json!({ "conditions": [condition("Ready", "True"), { "$patch": "delete", "type": "PodResizePending" }] }),
+        );
+    }
+
+    #[test]
+    fn addresses_are_replaced() {
+        check(
+            json!({ "podIPs": [{ "ip": "10.0.0.1" }] }),
+            json!({ "podIPs": [{ "ip": "10.0.0.2" }] }),
+            json!({ "podIPs": [{ "$patch": "replace" }, { "ip": "10.0.0.2" }] }),
+        );
+    }
+
+    /// Answers patches with a conflict and reads with a pod of another uid.
+    fn recreated_pod_client() -> Client {
+        let respond = |request: http::Request<kube::client::Body>| async move {
+            let (code, body) = match *request.method() {
+                http::Method::GET => {
+                    let metadata = json!({ "name": "web", "namespace": "ns", "uid": "new" });
+                    (
+                        200,
+                        json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata }),
+                    )
+                }
+                _ => (
+                    409,
+                    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409 }),
+                ),
+            };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            let mut response = http::Response::new(body);
+            *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+            Ok::<_, tower::BoxError>(response)
         };
-        let new = PodStatus { phase: Some("Running".into()), host_ip: Some("h".into()), ..Default::default() };
-        let sent = Value::Object(changed_fields(Some(&old), &new));
-        assert_eq!(sent, json!({ "phase": "Running", "reason": null }));
+        client::transport::in_process_client(tower::service_fn(respond), "test")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writer_of_a_recreated_pod_ends() {
+        let metadata = json!({ "name": "web", "namespace": "ns", "uid": "old" });
+        let pod: Pod = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        let mut writer = StatusWriter::new(recreated_pod_client(), &pod);
+        writer.set_status(PodStatus { phase: Some("Failed".into()), ..Default::default() });
+        writer.wait_until_written().await;
     }
 }

@@ -10,6 +10,23 @@ use super::{PodStatusInput, is_init_passed, is_sidecar_status};
 /// Conditions owned by the kubelet; others are preserved.
 const OWNED_CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
 
+/// Condition types that the kubelet writes, also those that it does not compute from the containers' state.
+const KUBELET_CONDITIONS: [&str; 8] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    "PodResizeInProgress",
+    "PodResizePending",
+    "AllContainersRestarting",
+];
+
+/// Whether the kubelet writes conditions of this type.
+pub fn is_kubelet_condition(kind: &str) -> bool {
+    KUBELET_CONDITIONS.contains(&kind)
+}
+
 /// A condition without timestamps.
 struct ConditionState {
     kind: &'static str,

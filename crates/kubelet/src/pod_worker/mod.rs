@@ -22,6 +22,7 @@ use crate::{
     context::{self, KubeletContext},
     grace_period,
     pod_actions::{self, PodActionInput},
+    pod_spec::find_container,
     pod_status::{self, PodFailure, PodStatusInput, WaitingReason},
     pod_termination,
     prober::ProbeManager,
@@ -33,7 +34,7 @@ use crate::{
 
 mod tasks;
 
-use tasks::{TaskOutcome, TaskResult, find_container};
+use tasks::{TaskOutcome, TaskResult};
 
 /// Resync interval; also refreshes volumes.
 const RESYNC_PERIOD: Duration = Duration::from_secs(45);
@@ -250,7 +251,7 @@ impl PodWorker {
         if self.waiting_reasons.insert(name.into(), waiting.clone()) != Some(waiting)
             && let Some(container) = find_container(pod, name)
         {
-            let about = context::container_reference(pod, container);
+            let about = context::container_reference(pod, &container);
             let message = format!("Back-off restarting failed container {name} in pod {}", context::format_pod(pod));
             self.kubelet.recorder.record_warning(about, "BackOff", message);
         }
@@ -298,7 +299,8 @@ impl PodWorker {
         leaving: bool,
     ) -> Result<Duration, runtime::cri::CriError> {
         let runtime_status = PodRuntimeStatus::fetch(&self.kubelet.cri, context::pod_uid(pod)).await?;
-        self.probes.stop_probes();
+        self.probes.stop_restarting_probes();
+        self.probes.stop_probes_of_exited(&runtime_status);
         let grace =
             if leaving { grace_period::deletion_grace_period(pod) } else { grace_period::pod_grace_period(pod) };
         let shorter = self.requested_grace.is_none_or(|deleted| grace < deleted);

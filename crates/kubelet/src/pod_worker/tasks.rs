@@ -1,12 +1,9 @@
 //! Background tasks of a pod worker and the handling of their results.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use client::panics::contain_panic;
-use k8s_openapi::{
-    api::core::v1::{Container, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use tokio::time::Instant;
 
 use super::{MAX_SANDBOX_RETRY_DELAY, PodWorker, PodWorkerState, RESYNC_PERIOD, RUNTIME_RETRY_DELAY};
@@ -15,6 +12,7 @@ use crate::{
     context, grace_period, hooks,
     pod_actions::{PodAction, SANDBOX_KEY},
     pod_sandbox,
+    pod_spec::find_container,
     pod_status::WaitingReason,
     pod_termination,
     runtime_status::PodRuntimeStatus,
@@ -55,7 +53,7 @@ impl PodWorker {
             }
             PodAction::KillContainer { name, id } => {
                 let message = format!("Container {name} definition changed, will be restarted");
-                self.kill_container(pod, name, id, message);
+                self.kill_container(pod, name, id, None, message);
             }
         }
     }
@@ -88,8 +86,8 @@ impl PodWorker {
         replaces: Option<String>,
     ) {
         let (kubelet, pod, backoffs, ips) =
-            (self.kubelet.clone(), pod.clone(), self.backoffs.clone(), runtime_status.pod_ips());
-        let Some(container) = find_container(&pod, &name).cloned() else { return };
+            (self.kubelet.clone(), pod.clone(), self.backoffs.clone(), self.kubelet.pod_ips(pod, runtime_status));
+        let Some(container) = find_container(&pod, &name).map(Cow::into_owned) else { return };
         let Some(sandbox) = runtime_status.ready_sandbox().cloned() else { return };
         self.spawn_task(name, async move {
             let (kubelet, pod, container) = (&*kubelet, &*pod, &container);
@@ -110,12 +108,21 @@ impl PodWorker {
     }
 
     /// Kills one container, which the next sync restarts.
-    pub(super) fn kill_container(&mut self, pod: &Arc<Pod>, name: String, id: String, message: String) {
+    ///
+    /// `grace` overrides the pod's grace period.
+    pub(super) fn kill_container(
+        &mut self,
+        pod: &Arc<Pod>,
+        name: String,
+        id: String,
+        grace: Option<Duration>,
+        message: String,
+    ) {
         let (kubelet, pod) = (self.kubelet.clone(), pod.clone());
-        let Some(container) = find_container(&pod, &name).cloned() else { return };
+        let Some(container) = find_container(&pod, &name).map(Cow::into_owned) else { return };
         self.spawn_task(name, async move {
             kubelet.recorder.record_normal(context::container_reference(&pod, &container), "Killing", message);
-            let grace = grace_period::pod_grace_period(&pod);
+            let grace = grace.unwrap_or_else(|| grace_period::pod_grace_period(&pod));
             match pod_termination::stop_container(&kubelet, &pod, &container, &id, grace).await {
                 Ok(()) => TaskOutcome::Success,
                 Err(error) => {
@@ -126,10 +133,10 @@ impl PodWorker {
     }
 
     pub(super) fn kill_unhealthy_containers(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus) {
-        for (name, id, probe) in self.probes.failed_containers(runtime_status) {
-            if !self.busy_keys.contains(&name) {
-                let message = format!("Container {name} failed {probe} probe, will be restarted");
-                self.kill_container(pod, name, id, message);
+        for failed in self.probes.failed_containers(pod, runtime_status) {
+            if !self.busy_keys.contains(&failed.name) {
+                let message = format!("Container {} failed {} probe, will be restarted", failed.name, failed.probe);
+                self.kill_container(pod, failed.name, failed.id, failed.grace_period, message);
             }
         }
     }
@@ -227,10 +234,4 @@ impl PodWorker {
             TaskOutcome::Success
         });
     }
-}
-
-/// Finds a container in the spec by name.
-pub(super) fn find_container<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
-    let spec = pod.spec.as_ref()?;
-    spec.init_containers.iter().flatten().chain(&spec.containers).find(|container| container.name == name)
 }

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     config_objects::{ConfigObjects, ObjectData},
     environment::pod_field,
-    resources,
+    pod_spec::find_container,
+    resources::{self, NodeResources},
 };
 
 const DEFAULT_MODE: i32 = 0o644;
@@ -32,8 +33,8 @@ pub struct VolumeContent<'a> {
     pub objects: &'a ConfigObjects,
     /// Client for token requests.
     pub client: &'a kube::Client,
-    /// Node capacity: CPU in millicores and memory in bytes.
-    pub capacity: [i64; 2],
+    /// Resources that the node can allocate.
+    pub allocatable: &'a NodeResources,
     /// Cached service account tokens.
     pub tokens: &'a super::TokenCache,
 }
@@ -112,14 +113,9 @@ impl VolumeContent<'_> {
                 pod_field(self.pod, &reference.field_path)
             } else if let Some(reference) = &item.resource_field_ref {
                 let name = reference.container_name.as_deref().unwrap_or_default();
-                let mut containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
-                let container = containers.find(|container| container.name == name).ok_or_else(unsupported)?;
-                resources::resource_field_value(
-                    container,
-                    &reference.resource,
-                    reference.divisor.as_ref(),
-                    self.capacity,
-                )
+                let container = find_container(self.pod, name).ok_or_else(unsupported)?;
+                let divisor = reference.divisor.as_ref();
+                resources::resource_field_value(&container, &reference.resource, divisor, self.allocatable)
             } else {
                 None
             };

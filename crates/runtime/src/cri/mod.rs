@@ -79,6 +79,11 @@ impl CriError {
         self.code() == Some(tonic::Code::NotFound)
     }
 
+    /// Whether the runtime or the client gave up waiting.
+    pub fn is_deadline_exceeded(&self) -> bool {
+        matches!(self, CriError::Deadline { .. }) || self.code() == Some(tonic::Code::DeadlineExceeded)
+    }
+
     /// Formats the gRPC error as shown by `kubectl describe`.
     pub fn message(&self) -> String {
         match self {
