@@ -15,9 +15,11 @@ mod indexer;
 pub mod informer;
 pub mod leader_election;
 pub mod metrics;
+pub mod node_affinity;
 mod queue_metrics;
 mod rate_limiter;
 pub mod service_account_client;
+pub mod tolerations;
 pub mod transport;
 pub mod work_queue;
 

@@ -6,9 +6,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +19,13 @@ use crate::delegated_auth::UserInfo;
 
 /// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for the header of a request, which is also the idle time of an HTTP/1 connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval of HTTP/2 pings; a client that does not answer is gone.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum number of open connections. Further ones are closed at once, before they cost a handshake.
+const MAX_CONNECTIONS: usize = 2_000;
 
 /// Body of a response.
 pub type ResponseBody = BoxBody<Bytes, std::io::Error>;
@@ -46,14 +56,23 @@ pub async fn serve_https<H: HttpsHandler>(
     shutdown: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(tls);
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = shutdown.cancelled() => return,
         };
         match accepted {
-            Ok((stream, _)) => {
-                tokio::spawn(serve_connection(handler.clone(), acceptor.clone(), stream, shutdown.clone()));
+            Ok((stream, peer)) => {
+                let Ok(slot) = slots.clone().try_acquire_owned() else {
+                    tracing::warn!(%peer, "https server: too many connections, one is closed");
+                    continue;
+                };
+                let connection = serve_connection(handler.clone(), acceptor.clone(), stream, shutdown.clone());
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(slot);
+                });
             }
             // Probably out of file descriptors; retry shortly.
             Err(error) => {
@@ -83,7 +102,9 @@ async fn serve_connection<H: HttpsHandler>(
         let (handler, certificate_user) = (handler.clone(), certificate_user.clone());
         async move { Ok::<_, Infallible>(handler.handle(certificate_user, request).await) }
     });
-    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE_INTERVAL);
     tokio::select! {
         result = builder.serve_connection_with_upgrades(TokioIo::new(stream), service) => if let Err(error) = result {
             tracing::debug!(error, "https server: connection failed");

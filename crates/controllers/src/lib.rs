@@ -69,7 +69,6 @@ mod storage_protection;
 mod storage_version_gc;
 mod storage_version_migrator;
 mod taint_eviction;
-mod tolerations;
 mod ttl;
 mod ttl_after_finished;
 mod validating_admission_policy_status;

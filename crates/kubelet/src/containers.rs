@@ -1,38 +1,66 @@
 //! Creates and starts a container of a pod.
 
-use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtime::cri::types::{
-    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount, MountPropagation,
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, PodSandboxConfig,
     PodSandboxStatus,
 };
 
 use crate::{
     backoff::KeyedBackoff,
-    blocking::run_blocking,
     config_objects::ConfigObjects,
     context::{self, KubeletContext, container_reference},
     environment::{self, EnvironmentSources},
-    hosts, images,
+    images,
     pod_actions::container_hash,
     pod_sandbox,
     pod_status::WaitingReason,
     resources,
     runtime_status::labels,
     security_context,
-    volumes::PodDir,
+    termination_message::termination_path,
+    volumes::{PodVolumes, VolumeError, subpath::SubPathError},
 };
 
 /// The CRI config of a container could not be built.
 #[derive(Debug, thiserror::Error)]
-enum ContainerConfigError {
+pub enum ContainerConfigError {
+    /// The environment could not be resolved.
     #[error(transparent)]
     Environment(#[from] environment::EnvironmentError),
+    /// A mount names a volume that the pod lacks.
     #[error("volume {0:?} not found")]
     VolumeNotFound(String),
+    /// A volume's claim could not be resolved.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// A subPath could not be mounted.
+    #[error("failed to prepare subPath for volumeMount {volume:?} of container: {source}")]
+    SubPath {
+        /// The volume's name.
+        volume: String,
+        /// The cause.
+        source: SubPathError,
+    },
+    /// A subPathExpr refers to a variable without a value.
+    #[error("missing value for {0:?}")]
+    MissingVariable(String),
+    /// A device names a volume with a file system.
+    #[error("volume {0:?} is not a block device")]
+    NotABlockDevice(String),
+    /// The runtime cannot mount recursively read-only.
+    #[error("volume {0:?} requested recursive read-only mode, but it is not supported by the runtime")]
+    RecursiveReadOnly(String),
+    /// A file operation failed.
     #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The I/O error.
+        source: io::Error,
+    },
 }
 
 /// The inputs of a container start.
@@ -51,6 +79,8 @@ pub struct ContainerLaunch<'a> {
     pub ips: &'a [String],
     /// Back-off of image pulls.
     pub backoffs: &'a KeyedBackoff,
+    /// The pod's volumes.
+    pub volumes: &'a PodVolumes,
 }
 
 impl ContainerLaunch<'_> {
@@ -64,6 +94,7 @@ impl ContainerLaunch<'_> {
         if let Some(message) = security_context::verify_run_as_non_root(&spec, self.container, &image) {
             return Err(self.record_failure("CreateContainerConfigError", message));
         }
+        self.pull_image_volumes(&spec, &sandbox_config).await?;
         let config = self.container_config(&spec, &image).await;
         let config = config.map_err(|error| self.record_failure("CreateContainerConfigError", error.to_string()))?;
         let created = self.kubelet.cri.create_container(&self.sandbox.id, config, sandbox_config).await;
@@ -74,6 +105,22 @@ impl ContainerLaunch<'_> {
         started.map_err(|error| self.record_failure("RunContainerError", error.message()))?;
         self.kubelet.recorder.record_normal(about(), "Started", "Container started");
         Ok(id)
+    }
+
+    /// Pulls the images that the container mounts as volumes.
+    async fn pull_image_volumes(&self, spec: &PodSpec, sandbox: &PodSandboxConfig) -> Result<(), WaitingReason> {
+        let mounted = |name: &str| self.container.volume_mounts.iter().flatten().any(|mount| mount.name == name);
+        for volume in spec.volumes.iter().flatten().filter(|volume| mounted(&volume.name)) {
+            let Some(source) = &volume.image else { continue };
+            let container = Container {
+                name: self.container.name.clone(),
+                image: source.reference.clone(),
+                image_pull_policy: source.pull_policy.clone(),
+                ..Default::default()
+            };
+            images::ensure_image_exists(self.kubelet, self.pod, &container, self.backoffs, sandbox).await?;
+        }
+        Ok(())
     }
 
     fn record_failure(&self, reason: &'static str, message: String) -> WaitingReason {
@@ -88,7 +135,8 @@ impl ContainerLaunch<'_> {
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
             words.iter().flatten().map(|word| environment::expand_references(word, &environment)).collect()
         };
-        let mounts = self.container_mounts(spec).await?;
+        let mounts = self.container_mounts(spec, &environment).await?;
+        let devices = self.container_devices(spec).await?;
         let log_path = format!("{}/{}.log", container.name, self.attempt);
         let log_dir = self.kubelet.pod_log_dir(self.pod).join(&container.name);
         let created = tokio::fs::create_dir_all(&log_dir).await;
@@ -105,6 +153,7 @@ impl ContainerLaunch<'_> {
             working_dir: container.working_dir.clone().unwrap_or_default(),
             envs: environment.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
             mounts,
+            devices,
             labels: self.container_labels(),
             annotations: self.container_annotations(),
             log_path,
@@ -168,70 +217,4 @@ impl ContainerLaunch<'_> {
         .map(|(key, value)| (key.to_string(), value))
         .collect()
     }
-
-    /// Returns the volume mounts and the kubelet-managed files `/etc/hosts` and the termination log.
-    async fn container_mounts(&self, spec: &PodSpec) -> Result<Vec<Mount>, ContainerConfigError> {
-        let dir = PodDir::new(&self.kubelet.root_dir, context::pod_uid(self.pod));
-        let mut mounts = Vec::new();
-        for mount in self.container.volume_mounts.iter().flatten() {
-            let volume = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
-            let volume = volume.ok_or_else(|| ContainerConfigError::VolumeNotFound(mount.name.clone()))?;
-            let content = volume.config_map.is_some()
-                || volume.secret.is_some()
-                || volume.projected.is_some()
-                || volume.downward_api.is_some();
-            let propagation = match mount.mount_propagation.as_deref() {
-                Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
-                Some("Bidirectional") => MountPropagation::PropagationBidirectional,
-                _ => MountPropagation::PropagationPrivate,
-            };
-            mounts.push(Mount {
-                container_path: absolute_path(&mount.mount_path),
-                host_path: dir.volume_path(volume).display().to_string(),
-                readonly: mount.read_only == Some(true) || content,
-                propagation: propagation as i32,
-                ..Default::default()
-            });
-        }
-        let failed = |source| ContainerConfigError::Io { path: dir.path().into(), source };
-        if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
-            let hosts = hosts::write_hosts_file(dir.path(), self.pod, self.ips).await.map_err(failed)?;
-            mounts.push(file_mount("/etc/hosts", hosts));
-        }
-        let log = termination_log(&dir, &self.container.name, self.attempt);
-        create_termination_log(log.clone()).await.map_err(failed)?;
-        mounts.push(file_mount(termination_path(self.container), log));
-        Ok(mounts)
-    }
-}
-
-fn absolute_path(path: &str) -> String {
-    if path.starts_with('/') { path.into() } else { format!("/{path}") }
-}
-
-fn file_mount(container_path: &str, host_path: PathBuf) -> Mount {
-    let host_path = host_path.display().to_string();
-    Mount { container_path: container_path.into(), host_path, ..Default::default() }
-}
-
-fn termination_path(container: &Container) -> &str {
-    let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
-    path.unwrap_or("/dev/termination-log")
-}
-
-/// Returns the host path of a container's termination log.
-pub fn termination_log(dir: &PodDir, container: &str, attempt: u32) -> PathBuf {
-    dir.path().join("containers").join(container).join(attempt.to_string())
-}
-
-async fn create_termination_log(path: PathBuf) -> io::Result<()> {
-    run_blocking(move || {
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        fs::File::create(&path)?;
-        // The container may run as any user.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))
-    })
-    .await
 }

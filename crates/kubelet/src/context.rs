@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf};
 
 use client::{EventRecorder, SharedInformer};
 use k8s_openapi::{
-    api::core::v1::{Container, ObjectReference, Pod, Service},
+    api::core::v1::{Container, Node, ObjectReference, Pod, Service},
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
 };
@@ -39,6 +39,8 @@ pub struct KubeletContext {
     pub recorder: EventRecorder,
     /// Pods bound to this node.
     pub pods: SharedInformer<Pod>,
+    /// This node's object.
+    pub node: SharedInformer<Node>,
     /// All services, for container environments.
     pub services: SharedInformer<Service>,
     /// Runtime events, for log followers.
@@ -82,6 +84,7 @@ impl KubeletContext {
             recorder: EventRecorder::new(client.clone(), "test", None),
             pods: informers.informer_for(),
             services: informers.informer_for(),
+            node: informers.informer_for(),
             changes: tokio::sync::broadcast::channel(1).0,
             client,
         }

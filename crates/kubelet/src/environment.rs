@@ -179,6 +179,23 @@ pub fn expand_references(text: &str, known: &[(String, String)]) -> String {
     result
 }
 
+/// Returns the first `$(NAME)` without a value.
+pub fn missing_reference(text: &str, known: &[(String, String)]) -> Option<String> {
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            rest = after;
+        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            if !known.iter().any(|(known, _)| known == name) {
+                return Some(name.into());
+            }
+            rest = after;
+        }
+    }
+    None
+}
+
 /// Builds `<NAME>_SERVICE_HOST`, `<NAME>_SERVICE_PORT` and the Docker link variables.
 fn service_variables(services: &[std::sync::Arc<Service>]) -> Vec<(String, String)> {
     let mut variables = Vec::new();

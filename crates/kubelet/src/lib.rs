@@ -22,10 +22,12 @@ use crate::{
     machine_info::MachineInfo,
 };
 
+mod admission;
 mod auth;
 mod backoff;
 mod blocking;
 mod config_objects;
+mod container_mounts;
 mod containers;
 mod context;
 mod cri_log;
@@ -155,7 +157,9 @@ async fn run_components(
     };
     let access = auth::KubeletAuth::new(client.clone(), &config.node_name);
     let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
+    let this_node = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
     let kubelet = Arc::new(context::KubeletContext {
+        node: SharedInformer::start(Api::all(client.clone()), this_node, shutdown.clone()),
         recorder: EventRecorder::new(client.clone(), "kubelet", Some(&config.node_name)),
         pods: SharedInformer::start(Api::all(client.clone()), own, shutdown.clone()),
         services: SharedInformer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),

@@ -23,6 +23,7 @@ use crate::{
     context::{self, KubeletContext},
     cri_log,
     http_handler::{InvalidParameter, QueryParameters, ResponseBody, text_response},
+    pod_spec,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
 };
 
@@ -120,9 +121,7 @@ async fn find_container(
     let [namespace, name, container] = of;
     let pod = kubelet.pods.get(namespace, name);
     let pod = pod.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} not found")))?;
-    let spec = pod.spec.clone().unwrap_or_default();
-    let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    if !containers.any(|known| known.name == container) {
+    if pod_spec::find_container(&pod, container).is_none() {
         let message = format!("container {container} is not valid for pod {name}");
         return Err((StatusCode::BAD_REQUEST, message));
     }
@@ -178,7 +177,7 @@ impl LogReader {
         }
         let mut file = BufReader::new(file);
         let mut output = LogFormatter::new(&self.options);
-        let mut line = String::new();
+        let mut line = Vec::new();
         let mut ended = !self.options.follow;
         loop {
             while read_line(&mut file, &mut line).await? {
@@ -210,12 +209,10 @@ impl LogReader {
 }
 
 /// Appends to `line` up to its newline; returns whether the line is complete.
-async fn read_line(file: &mut BufReader<File>, line: &mut String) -> std::io::Result<bool> {
-    let mut bytes = Vec::new();
+async fn read_line(file: &mut BufReader<File>, line: &mut Vec<u8>) -> std::io::Result<bool> {
     let room = MAX_LINE_LENGTH.saturating_sub(line.len() as u64).max(1);
-    let count = (&mut *file).take(room).read_until(b'\n', &mut bytes).await?;
-    line.push_str(&String::from_utf8_lossy(&bytes));
-    Ok(count > 0 && (line.ends_with('\n') || line.len() as u64 >= MAX_LINE_LENGTH))
+    let count = (&mut *file).take(room).read_until(b'\n', line).await?;
+    Ok(count > 0 && (line.ends_with(b"\n") || line.len() as u64 >= MAX_LINE_LENGTH))
 }
 
 /// Returns the offset of the last `lines` lines.
@@ -263,21 +260,22 @@ impl<'a> LogFormatter<'a> {
         self.left == Some(0)
     }
 
-    fn format_line(&mut self, line: &str) -> Bytes {
-        let Some(line) = cri_log::parse_log_line(line.trim_end_matches('\n')) else { return Bytes::new() };
+    fn format_line(&mut self, line: &[u8]) -> Bytes {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let Some(line) = cri_log::parse_log_line(line) else { return Bytes::new() };
         let too_old = |since: Timestamp| line.time.parse::<Timestamp>().is_ok_and(|time| time < since);
         if self.options.since.is_some_and(too_old) {
             return Bytes::new();
         }
-        let mut text = String::with_capacity(line.text.len() + 40);
+        let mut text = Vec::with_capacity(line.text.len() + 40);
         if self.options.timestamps && !self.open {
-            text.push_str(line.time);
-            text.push(' ');
+            text.extend_from_slice(line.time.as_bytes());
+            text.push(b' ');
         }
-        text.push_str(line.text);
+        text.extend_from_slice(line.text);
         self.open = line.partial;
         if !line.partial {
-            text.push('\n');
+            text.push(b'\n');
         }
         let mut bytes = Bytes::from(text);
         if let Some(left) = &mut self.left {
@@ -319,7 +317,7 @@ mod tests {
                 "1970-01-01T00:01:35Z stdout F lf\n",
                 "junk\n",
             ];
-            let text: Vec<u8> = lines.iter().flat_map(|line| output.format_line(line)).collect();
+            let text: Vec<u8> = lines.iter().flat_map(|line| output.format_line(line.as_bytes())).collect();
             assert_eq!(String::from_utf8(text).unwrap(), expected, "{query}");
         };
         check("", "old\nhalf\n");

@@ -1,18 +1,21 @@
 //! Pod sandboxes: volumes, cgroup and namespaces, created before the containers.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf};
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
-use runtime::cri::types::{DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata};
+use k8s_openapi::api::core::v1::{ContainerPort, Pod, PodSpec};
+use runtime::cri::types::{
+    DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol,
+};
 
 use crate::{
+    admission::normalize_sysctl_name,
     blocking::run_blocking,
     config_objects::ConfigObjects,
     context::{self, KubeletContext},
     resources,
     runtime_status::labels,
-    security_context,
-    volumes::{self, PodDir, TokenCache, content::VolumeContent},
+    security_context, unsupported,
+    volumes::{self, PodDir, PodVolumes, content::VolumeContent},
 };
 
 /// The node's resolver configuration.
@@ -26,6 +29,19 @@ pub enum SandboxError {
     /// A volume could not be set up.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
     Volume {
+        /// The volume's name.
+        volume: String,
+        /// The volume error.
+        source: volumes::VolumeError,
+    },
+    /// The pod uses a field that this node does not support.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The volumes' claims could not be resolved.
+    #[error(
+        "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to process volumes=[{volume}]: {source}"
+    )]
+    Claim {
         /// The volume's name.
         volume: String,
         /// The volume error.
@@ -51,9 +67,9 @@ impl SandboxError {
     /// Returns the event reason of the error.
     pub fn event_reason(&self) -> &'static str {
         match self {
-            SandboxError::Volume { .. } => "FailedMount",
+            SandboxError::Volume { .. } | SandboxError::Claim { .. } => "FailedMount",
             SandboxError::Directory { .. } | SandboxError::Cgroup(_) => "FailedCreatePodContainer",
-            SandboxError::Runtime(_) => "FailedCreatePodSandBox",
+            SandboxError::Runtime(_) | SandboxError::Unsupported(_) => "FailedCreatePodSandBox",
         }
     }
 }
@@ -62,12 +78,15 @@ impl SandboxError {
 pub async fn create_pod_sandbox(
     kubelet: &KubeletContext,
     pod: &Pod,
-    tokens: &Arc<TokenCache>,
+    volumes: &PodVolumes,
     attempt: u32,
 ) -> Result<String, SandboxError> {
+    if let Some(message) = unsupported::find_unsupported_field(pod) {
+        return Err(SandboxError::Unsupported(message));
+    }
     create_dir(kubelet.pod_log_dir(pod)).await?;
     create_dir(PodDir::new(&kubelet.root_dir, context::pod_uid(pod)).path().into()).await?;
-    prepare_volumes(kubelet, pod, tokens).await?;
+    prepare_volumes(kubelet, pod, volumes).await?;
     if let Some(cgroups) = kubelet.cgroups.clone() {
         let (cgroup, limits) = (pod_cgroup(kubelet, pod), resources::pod_cgroup_limits(pod));
         let create = move || cgroups.create(&cgroup).and_then(|()| cgroups.set_limits(&cgroup, &limits));
@@ -81,18 +100,22 @@ async fn create_dir(path: PathBuf) -> Result<(), SandboxError> {
 }
 
 /// Sets up or refreshes the volumes.
-pub async fn prepare_volumes(
-    kubelet: &KubeletContext,
-    pod: &Pod,
-    tokens: &Arc<TokenCache>,
-) -> Result<(), SandboxError> {
+pub async fn prepare_volumes(kubelet: &KubeletContext, pod: &Pod, volumes: &PodVolumes) -> Result<(), SandboxError> {
     let objects = ConfigObjects::new(kubelet.client.clone(), context::pod_namespace(pod));
-    let content =
-        VolumeContent { pod, objects: &objects, client: &kubelet.client, allocatable: &kubelet.allocatable, tokens };
+    let content = VolumeContent {
+        pod,
+        objects: &objects,
+        client: &kubelet.client,
+        allocatable: &kubelet.allocatable,
+        tokens: &volumes.tokens,
+    };
     let dir = PodDir::new(&kubelet.root_dir, context::pod_uid(pod));
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        let failed = |source| SandboxError::Volume { volume: volume.name.clone(), source };
-        dir.prepare_volume(volume, &content).await.map_err(failed)?;
+        let failed = |source| match source {
+            source @ volumes::VolumeError::Claim { .. } => SandboxError::Claim { volume: volume.name.clone(), source },
+            source => SandboxError::Volume { volume: volume.name.clone(), source },
+        };
+        dir.prepare_volume(volume, &content, volumes).await.map_err(failed)?;
     }
     Ok(())
 }
@@ -119,16 +142,37 @@ pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -
         hostname: if spec.host_network == Some(true) { String::new() } else { pod_hostname(pod) },
         log_directory: kubelet.pod_log_dir(pod).display().to_string(),
         dns_config: Some(pod_dns_config(&spec, &tokio::fs::read_to_string(RESOLV_CONF).await.unwrap_or_default())),
+        port_mappings: port_mappings(&spec),
         labels,
         annotations: pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: pod_cgroup(kubelet, pod),
             security_context: Some(security_context::sandbox_security_context(&spec)),
-            sysctls: sysctls.map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
+            sysctls: sysctls.map(|sysctl| (normalize_sysctl_name(&sysctl.name), sysctl.value.clone())).collect(),
             ..Default::default()
         }),
         ..Default::default()
     }
+}
+
+/// Returns the host ports, which the runtime passes to the CNI plug-ins. A pod on the host's network needs none.
+fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
+    if spec.host_network == Some(true) {
+        return Vec::new();
+    }
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let mapping = |port: &ContainerPort| PortMapping {
+        protocol: match port.protocol.as_deref() {
+            Some("UDP") => Protocol::Udp,
+            Some("SCTP") => Protocol::Sctp,
+            _ => Protocol::Tcp,
+        } as i32,
+        container_port: port.container_port,
+        host_port: port.host_port.unwrap_or(0),
+        host_ip: port.host_ip.clone().unwrap_or_default(),
+    };
+    ports.map(mapping).collect()
 }
 
 /// Returns the labels that identify a pod's runtime objects.

@@ -38,7 +38,7 @@ pub struct WaitingReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFailure {
     /// CamelCase reason.
-    pub reason: &'static str,
+    pub reason: String,
     /// Human-readable message.
     pub message: String,
 }
@@ -78,6 +78,11 @@ pub struct PodStatusInput<'a> {
     pub now: Timestamp,
 }
 
+/// Whether the pod's reported phase is terminal.
+pub fn is_terminal(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+}
+
 /// Generates the status.
 pub fn generate_pod_status(input: &PodStatusInput<'_>) -> PodStatus {
     let spec = input.pod.spec.clone().unwrap_or_default();
@@ -98,7 +103,7 @@ pub fn generate_pod_status(input: &PodStatusInput<'_>) -> PodStatus {
     let ips = input.pod_ips(&spec, &old);
     let mut status = PodStatus {
         phase: Some(phase.into()),
-        reason: input.failure.map(|verdict| verdict.reason.into()).or(old.reason.clone()),
+        reason: input.failure.map(|verdict| verdict.reason.clone()).or(old.reason.clone()),
         message: input.failure.map(|verdict| verdict.message.clone()).or(old.message.clone()),
         host_ip: Some(input.host_ip.into()),
         host_ips: Some(vec![HostIP { ip: input.host_ip.into() }]),

@@ -1,6 +1,6 @@
 //! Pod termination: containers with grace, then sandboxes, then the pod's files.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -11,7 +11,7 @@ use crate::{
     context::{self, KubeletContext},
     grace_period::MIN_GRACE_PERIOD,
     hooks, pod_sandbox,
-    pod_spec::is_sidecar,
+    pod_spec::{find_container, is_sidecar},
     runtime_status::{ContainerRecord, PodRuntimeStatus},
     status_writer::has_status_code,
     volumes::PodDir,
@@ -54,16 +54,14 @@ async fn stop_container_record(
     record: &ContainerRecord,
     grace: Duration,
 ) -> Result<(), CriError> {
-    let spec = pod.spec.clone().unwrap_or_default();
-    let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let Some(container) = containers.find(|container| container.name == record.name()) else {
+    let Some(container) = find_container(pod, record.name()) else {
         return ignore_not_found(kubelet.cri.stop_container(&record.status.id, grace).await);
     };
     if record.is_running() {
-        let about = context::container_reference(pod, container);
+        let about = context::container_reference(pod, &container);
         kubelet.recorder.record_normal(about, "Killing", format!("Stopping container {}", container.name));
     }
-    stop_container(kubelet, pod, container, &record.status.id, grace).await
+    stop_container(kubelet, pod, &container, &record.status.id, grace).await
 }
 
 /// Runs the preStop hook and stops the container, both within `grace`.
@@ -108,6 +106,13 @@ pub fn remove_pod_files(kubelet: &KubeletContext, uid: &str, groups: &[String]) 
             tracing::warn!(uid, %error, "kubelet: pod cgroup not removed");
         }
     }
+}
+
+/// Lists the uids of pods with a log directory, whose names end with them.
+pub fn list_pods_with_logs(logs_dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(logs_dir).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.rsplit_once('_').map(|(_, uid)| uid.to_string())).collect()
 }
 
 /// Removes the logs of a pod by uid.

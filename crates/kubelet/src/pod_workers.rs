@@ -20,20 +20,25 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::{AdmissionRejection, PodAdmission},
     blocking::run_blocking,
     context::{self, KubeletContext},
-    pod_termination,
+    pod_status, pod_termination,
     pod_worker::{PodUpdate, PodWorker},
     resources::{self, QosClass},
-    runtime_status::labels,
     volumes,
 };
 
 /// Maximum number of concurrent orphan cleanups.
 const MAX_PARALLEL_CLEANUPS: usize = 8;
 
+/// Interval between orphan cleanups.
+const ORPHAN_CLEANUP_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Channels to a pod worker.
 struct PodWorkerHandle {
+    /// Why the node does not admit the pod.
+    rejection: Option<AdmissionRejection>,
     updates: watch::Sender<PodUpdate>,
     wake: Arc<Notify>,
     /// Number of panics of this pod's workers.
@@ -54,12 +59,18 @@ impl PodWorkerHandle {
 type WorkerExit = (String, Result<(), PanicError>);
 
 /// Runs the worker of one pod until the pod is finished.
-type RunWorker = fn(Arc<KubeletContext>, watch::Receiver<PodUpdate>, Arc<Notify>) -> BoxFuture<'static, ()>;
+type RunWorker = fn(
+    Arc<KubeletContext>,
+    watch::Receiver<PodUpdate>,
+    Arc<Notify>,
+    Option<AdmissionRejection>,
+) -> BoxFuture<'static, ()>;
 
 /// All pod workers.
 struct PodWorkers {
     kubelet: Arc<KubeletContext>,
     handles: HashMap<String, PodWorkerHandle>,
+    admission: PodAdmission,
     tasks: JoinSet<WorkerExit>,
     /// Whether the runtime must be watched.
     has_pods: watch::Sender<bool>,
@@ -73,17 +84,23 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
         // The receiver outlives the informer's handler except at shutdown.
         let _ = sender.send(event.clone());
     });
-    let mut pods =
-        PodWorkers::new(kubelet.clone(), |kubelet, updates, wake| PodWorker::new(kubelet, updates, wake).run().boxed());
+    let mut pods = PodWorkers::new(kubelet.clone(), |kubelet, updates, wake, rejection| {
+        PodWorker::new(kubelet, updates, wake, rejection).run().boxed()
+    });
     let mut runtime = kubelet.cri.watch_events(pods.has_pods.subscribe());
     let mut orphans = JoinSet::new();
-    orphans.spawn(cleanup_orphaned_pods(kubelet));
+    orphans.spawn(run_orphan_cleanup(kubelet.clone()));
+    // New pods are admitted against all that run already.
+    let synced = async { tokio::join!(kubelet.pods.wait_for_cache_sync(), kubelet.node.wait_for_cache_sync()) };
+    if shutdown.run_until_cancelled(synced).await.is_none() {
+        return;
+    }
+    pods.restore_admitted_pods();
     loop {
         tokio::select! {
             Some(change) = api.recv() => pods.handle_pod_event(change),
             Some(change) = runtime.next() => pods.handle_runtime_event(change),
             Some(ended) = pods.tasks.join_next() => pods.handle_worker_exit(ended),
-            Some(_) = orphans.join_next() => {}
             () = shutdown.cancelled() => return,
         }
     }
@@ -92,7 +109,24 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
 impl PodWorkers {
     fn new(kubelet: Arc<KubeletContext>, run_worker: RunWorker) -> Self {
         let has_pods = watch::Sender::new(false);
-        Self { kubelet, handles: HashMap::new(), tasks: JoinSet::new(), has_pods, run_worker }
+        let admission = PodAdmission::new(kubelet.allocatable);
+        Self { kubelet, handles: HashMap::new(), admission, tasks: JoinSet::new(), has_pods, run_worker }
+    }
+
+    /// Counts the pods that an earlier run of this kubelet admitted.
+    fn restore_admitted_pods(&mut self) {
+        for pod in self.kubelet.pods.list().iter().filter(|pod| !pod_status::is_terminal(pod)) {
+            self.admission.restore_pod(pod);
+        }
+    }
+
+    /// Admits a new pod, or returns why not.
+    fn admit_pod(&mut self, pod: &Pod) -> Option<AdmissionRejection> {
+        if pod_status::is_terminal(pod) {
+            return None;
+        }
+        let node = self.kubelet.node.list().into_iter().next();
+        self.admission.admit_pod(pod, node.as_deref()).err()
     }
 
     fn handle_pod_event(&mut self, change: ResourceEvent<Pod>) {
@@ -109,12 +143,16 @@ impl PodWorkers {
     }
 
     fn update_pod(&mut self, update: PodUpdate, pod: &Pod) {
+        if pod_status::is_terminal(pod) {
+            self.admission.release_pod(context::pod_uid(pod));
+        }
         if let Some(handle) = self.handles.get(context::pod_uid(pod)) {
             handle.updates.send_replace(update);
             return;
         }
         let uid = context::pod_uid(pod).to_string();
-        let handle = PodWorkerHandle { updates: watch::Sender::new(update), wake: Arc::new(Notify::new()), panics: 0 };
+        let (updates, wake) = (watch::Sender::new(update), Arc::new(Notify::new()));
+        let handle = PodWorkerHandle { rejection: self.admit_pod(pod), updates, wake, panics: 0 };
         self.spawn_worker(uid.clone(), &handle);
         self.handles.insert(uid, handle);
         self.has_pods.send_replace(true);
@@ -124,10 +162,10 @@ impl PodWorkers {
     fn spawn_worker(&mut self, uid: String, handle: &PodWorkerHandle) {
         let (kubelet, updates, wake) = (self.kubelet.clone(), handle.updates.subscribe(), handle.wake.clone());
         let pod = context::format_pod(updates.borrow().pod());
-        let (delay, run_worker) = (handle.restart_delay(), self.run_worker);
+        let (delay, run_worker, rejection) = (handle.restart_delay(), self.run_worker, handle.rejection.clone());
         self.tasks.spawn(async move {
             tokio::time::sleep(delay).await;
-            let result = contain_panic("kubelet", pod, || run_worker(kubelet, updates, wake)).await;
+            let result = contain_panic("kubelet", pod, || run_worker(kubelet, updates, wake, rejection)).await;
             (uid, result)
         });
     }
@@ -148,6 +186,7 @@ impl PodWorkers {
         match ended {
             Ok((uid, Ok(()))) => {
                 self.handles.remove(&uid);
+                self.admission.release_pod(&uid);
             }
             Ok((uid, Err(PanicError))) => {
                 if let Some(mut handle) = self.handles.remove(&uid) {
@@ -162,17 +201,29 @@ impl PodWorkers {
     }
 }
 
+/// Removes orphaned pods now and at an interval: a busy mount is retried.
+async fn run_orphan_cleanup(kubelet: Arc<KubeletContext>) {
+    loop {
+        cleanup_orphaned_pods(kubelet.clone()).await;
+        tokio::time::sleep(ORPHAN_CLEANUP_INTERVAL).await;
+    }
+}
+
+/// Whether a uid is safe as a part of paths.
+fn is_safe_uid(uid: &str) -> bool {
+    !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 /// Removes runtime objects and files of pods that are unknown to the API server.
 async fn cleanup_orphaned_pods(kubelet: Arc<KubeletContext>) {
-    // Runtime first, informer second: a pod that arrives in between is not an orphan.
-    let sandboxes = match kubelet.cri.list_sandboxes(HashMap::new()).await {
-        Ok(sandboxes) => sandboxes,
-        Err(error) => return tracing::warn!(%error, "kubelet: sandboxes not listed, orphan cleanup skipped"),
-    };
-    let running = sandboxes.iter().filter_map(|sandbox| sandbox.labels.get(labels::POD_UID).cloned());
-    let root_dir = kubelet.root_dir.clone();
-    let on_disk = run_blocking(move || volumes::list_pods_on_disk(&root_dir)).await;
-    let found: HashSet<String> = running.chain(on_disk).collect();
+    // Files first, informer second: a pod that arrives in between is not an orphan. A sandbox without files belongs to
+    // another kubelet that shares the runtime.
+    let (root_dir, logs_dir) = (kubelet.root_dir.clone(), kubelet.pod_logs_dir.clone());
+    let found: HashSet<String> = run_blocking(move || {
+        let pods = volumes::list_pods_on_disk(&root_dir).into_iter();
+        pods.chain(pod_termination::list_pods_with_logs(&logs_dir)).filter(|uid| is_safe_uid(uid)).collect()
+    })
+    .await;
     kubelet.pods.wait_for_cache_sync().await;
     let known: HashSet<String> = kubelet.pods.list().iter().map(|pod| context::pod_uid(pod).to_string()).collect();
     let orphans = futures::stream::iter(found.difference(&known));
@@ -210,6 +261,7 @@ mod tests {
         _: Arc<KubeletContext>,
         mut updates: watch::Receiver<PodUpdate>,
         _: Arc<Notify>,
+        _: Option<AdmissionRejection>,
     ) -> BoxFuture<'static, ()> {
         async move {
             assert!(RUNS.fetch_add(1, Ordering::SeqCst) >= 2, "a bug");

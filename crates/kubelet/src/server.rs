@@ -70,6 +70,11 @@ async fn handle_request(
             let query = QueryParameters::parse(request.uri().query());
             logs::serve_container_logs(&kubelet, [namespace, pod, container], &query).await
         }
+        (_, ["exec" | "attach", namespace, pod, uid, _] | ["portForward", namespace, pod, uid])
+            if !has_uid(&kubelet, namespace, pod, uid) =>
+        {
+            text_response(StatusCode::NOT_FOUND, "pod does not exist")
+        }
         (
             &Method::GET | &Method::POST,
             [stream @ ("exec" | "attach"), namespace, pod, container]
@@ -87,6 +92,11 @@ async fn handle_request(
         }
         _ => text_response(StatusCode::NOT_FOUND, "404 page not found"),
     }
+}
+
+/// Whether the pod of that name is the one with the uid, not one created later.
+fn has_uid(kubelet: &KubeletContext, namespace: &str, name: &str, uid: &str) -> bool {
+    kubelet.pods.get(namespace, name).is_some_and(|pod| pod.metadata.uid.as_deref() == Some(uid))
 }
 
 fn list_pods(kubelet: &KubeletContext) -> Response<ResponseBody> {

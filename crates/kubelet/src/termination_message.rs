@@ -1,16 +1,16 @@
 //! Termination messages: the termination log, or the end of the container's log.
 
 use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::Path,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
 };
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::{
     blocking::run_blocking,
-    containers::termination_log,
     context::{self, KubeletContext},
     cri_log,
     runtime_status::ContainerRecord,
@@ -42,6 +42,30 @@ fn read_from_files(dir: &PodDir, record: &ContainerRecord) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Returns the path of the termination log in the container.
+pub fn termination_path(container: &Container) -> &str {
+    let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
+    path.unwrap_or("/dev/termination-log")
+}
+
+/// Returns the host path of a container's termination log.
+pub fn termination_log(dir: &PodDir, container: &str, attempt: u32) -> PathBuf {
+    dir.path().join("containers").join(container).join(attempt.to_string())
+}
+
+/// Creates the termination log, writable by every user.
+pub async fn create_termination_log(path: PathBuf) -> io::Result<()> {
+    run_blocking(move || {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::File::create(&path)?;
+        // The container may run as any user.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))
+    })
+    .await
+}
+
 /// Returns the last lines of a log.
 fn read_log_tail(path: &Path) -> String {
     let mut bytes = Vec::new();
@@ -54,17 +78,34 @@ fn read_log_tail(path: &Path) -> String {
     if read.is_err() {
         return String::new();
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<_> = text.lines().filter_map(cri_log::parse_log_line).map(|line| line.text.to_string()).collect();
-    let mut result = lines[lines.len().saturating_sub(MAX_LOG_LINES)..].join("\n");
-    if !lines.is_empty() {
-        result.push('\n');
-    }
+    let result = join_log_lines(&bytes);
+    let result = last_lines(&result, MAX_LOG_LINES);
+    let mut result = String::from_utf8_lossy(result).into_owned();
     let mut start = result.len().saturating_sub(MAX_LOG_LENGTH as usize);
     while !result.is_char_boundary(start) {
         start += 1;
     }
     result.split_off(start)
+}
+
+/// Joins log entries to the text that the container wrote: a partial entry continues in the next one.
+fn join_log_lines(log: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for line in log.split(|byte| *byte == b'\n').filter_map(cri_log::parse_log_line) {
+        text.extend_from_slice(line.text);
+        if !line.partial {
+            text.push(b'\n');
+        }
+    }
+    text
+}
+
+/// Returns the last `count` lines of a text.
+fn last_lines(text: &[u8], count: usize) -> &[u8] {
+    let body = text.strip_suffix(b"\n").unwrap_or(text);
+    let starts = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let start = { starts }.nth(count.saturating_sub(1)).unwrap_or(0);
+    &text[start..]
 }
 
 #[cfg(test)]
@@ -80,5 +121,13 @@ mod tests {
         let message = read_log_tail(&path);
         assert!(message.starts_with("line 20\n") && message.ends_with("line 99\n"), "{message}");
         assert_eq!(read_log_tail(&dir.path().join("absent")), "");
+    }
+
+    #[test]
+    fn partial_entries_are_joined() {
+        let log = b"2026-01-01T00:00:00Z stderr P a\n2026-01-01T00:00:00Z stderr P b\n2026-01-01T00:00:00Z stderr F c\n2026-01-01T00:00:00Z stdout P end";
+        assert_eq!(join_log_lines(log), b"abc\nend");
+        assert_eq!(last_lines(b"a\nb\nc\n", 2), b"b\nc\n");
+        assert_eq!(last_lines(b"a\nb", 9), b"a\nb");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! With `runtime` the only crate that may contain `unsafe`. It is independent of Kubernetes.
 
+pub mod beneath;
 pub mod cgroup;
 pub mod mount;
 pub mod net;

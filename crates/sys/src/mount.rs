@@ -49,6 +49,30 @@ pub fn bind_mount(source: &Path, target: &Path, read_only: bool) -> Result<(), M
     rustix::mount::mount_remount(target, flags, c"").map_err(failed)
 }
 
+/// Mounts huge pages of `page_size` bytes on `target`, limited to `size` bytes if given.
+pub fn mount_hugetlbfs(target: &Path, page_size: u64, size: Option<u64>) -> Result<(), MountError> {
+    let limit = size.map(|size| format!(",size={size}")).unwrap_or_default();
+    let options = format!("pagesize={page_size}{limit}");
+    let failed = |source: io::Error| MountError { operation: "mount huge pages on", path: target.into(), source };
+    let options = CString::new(options).map_err(|error| failed(error.into()))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount(c"hugetlbfs", target, c"hugetlbfs", flags, &*options).map_err(|errno| failed(errno.into()))
+}
+
+/// Whether `path` is a mount point.
+pub fn is_mount_point(path: &Path) -> Result<bool, MountError> {
+    Ok(mounts_under(path)?.iter().any(|point| point == path))
+}
+
+/// Unmounts everything at and below `path`. A busy mount is an error: what holds it may still write.
+pub fn unmount_idle(path: &Path) -> Result<(), MountError> {
+    let unmount = |point: &PathBuf| match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
+        Err(errno) => Err(MountError { operation: "unmount", path: point.clone(), source: errno.into() }),
+    };
+    mounts_under(path)?.iter().try_for_each(unmount)
+}
+
 /// Unmounts `target`, lazily if it is busy. A path that is not mounted is not an error.
 pub fn unmount(target: &Path) -> Result<(), MountError> {
     let mut result = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW);
@@ -69,11 +93,6 @@ pub fn mounts_under(path: &Path) -> Result<Vec<PathBuf>, MountError> {
     points.retain(|point| point.starts_with(path));
     points.reverse();
     Ok(points)
-}
-
-/// Unmounts everything at and below `path`.
-pub fn unmount_all(path: &Path) -> Result<(), MountError> {
-    mounts_under(path)?.iter().try_for_each(|point| unmount(point))
 }
 
 /// Parses the mount points (fifth field) of `mountinfo`.
@@ -115,6 +134,6 @@ mod tests {
     fn unmounted_directory_needs_no_unmount() {
         let dir = tempfile::tempdir().unwrap();
         assert!(mounts_under(dir.path()).unwrap().is_empty());
-        unmount_all(dir.path()).unwrap();
+        unmount_idle(dir.path()).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
-use crate::tolerations::tolerates_taint;
+use client::tolerations::tolerates_taint;
 
 /// Time until a pod is evicted.
 #[derive(Debug, PartialEq, Eq)]

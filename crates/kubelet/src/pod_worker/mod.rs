@@ -18,6 +18,7 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
+    admission::AdmissionRejection,
     backoff::{KeyedBackoff, format_go_duration},
     context::{self, KubeletContext},
     grace_period,
@@ -28,8 +29,8 @@ use crate::{
     prober::ProbeManager,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
     status_writer::StatusWriter,
-    termination_message, unsupported,
-    volumes::TokenCache,
+    termination_message,
+    volumes::PodVolumes,
 };
 
 mod tasks;
@@ -88,10 +89,12 @@ pub struct PodWorker {
     waiting_reasons: HashMap<String, WaitingReason>,
     termination_messages: HashMap<String, String>,
     backoffs: Arc<KeyedBackoff>,
-    tokens: Arc<TokenCache>,
+    volumes: Arc<PodVolumes>,
     probes: ProbeManager,
     writer: StatusWriter,
     failure: Option<PodFailure>,
+    /// Why the node does not admit the pod.
+    rejection: Option<AdmissionRejection>,
     sandbox_failures: u32,
     /// The shortest requested grace period.
     requested_grace: Option<Duration>,
@@ -99,8 +102,13 @@ pub struct PodWorker {
 }
 
 impl PodWorker {
-    /// Creates a worker for the pod in `updates`; `wake` triggers a sync.
-    pub fn new(kubelet: Arc<KubeletContext>, updates: watch::Receiver<PodUpdate>, wake: Arc<Notify>) -> Self {
+    /// Creates a worker for the pod in `updates`; `wake` triggers a sync; a rejected pod fails.
+    pub fn new(
+        kubelet: Arc<KubeletContext>,
+        updates: watch::Receiver<PodUpdate>,
+        wake: Arc<Notify>,
+        rejection: Option<AdmissionRejection>,
+    ) -> Self {
         let pod = updates.borrow().pod().clone();
         Self {
             writer: StatusWriter::new(kubelet.client.clone(), &pod),
@@ -115,8 +123,9 @@ impl PodWorker {
             waiting_reasons: HashMap::new(),
             termination_messages: HashMap::new(),
             backoffs: Arc::default(),
-            tokens: Arc::default(),
+            volumes: Arc::default(),
             failure: None,
+            rejection,
             sandbox_failures: 0,
             requested_grace: None,
             volumes_refreshed: Instant::now(),
@@ -179,7 +188,7 @@ impl PodWorker {
     /// Starts missing containers and reports the status.
     async fn sync_pod(&mut self, pod: &Arc<Pod>) -> Result<Duration, runtime::cri::CriError> {
         let runtime_status = PodRuntimeStatus::fetch(&self.kubelet.cri, context::pod_uid(pod)).await?;
-        if is_pod_terminal(pod) {
+        if pod_status::is_terminal(pod) {
             self.begin_termination();
             return self.sync_terminating_pod(pod, false).await;
         }
@@ -229,17 +238,16 @@ impl PodWorker {
 
     /// Returns a failure of the pod as a whole.
     fn find_pod_failure(&self, pod: &Pod, runtime_status: &PodRuntimeStatus) -> Option<PodFailure> {
-        // A running pod has been admitted before.
-        let rejection = runtime_status.sandboxes.is_empty().then(|| unsupported::find_unsupported_field(pod)).flatten();
-        if let Some(message) = rejection {
-            self.kubelet.recorder.record_warning(context::pod_reference(pod), "UnsupportedPodFeature", message.clone());
-            let message = format!("Pod was rejected: {message}");
-            return Some(PodFailure { reason: "UnsupportedPodFeature", message });
+        // A pod with a sandbox has been admitted before.
+        if let Some(rejection) = self.rejection.as_ref().filter(|_| runtime_status.sandboxes.is_empty()) {
+            let AdmissionRejection { reason, message } = rejection;
+            self.kubelet.recorder.record_warning(context::pod_reference(pod), reason, message.clone());
+            return Some(PodFailure { reason: reason.clone(), message: format!("Pod was rejected: {message}") });
         }
         if remaining_active_deadline(pod) == Some(Duration::ZERO) {
             let message = "Pod was active on the node longer than the specified deadline".to_string();
             self.kubelet.recorder.record_normal(context::pod_reference(pod), "DeadlineExceeded", message.clone());
-            return Some(PodFailure { reason: "DeadlineExceeded", message });
+            return Some(PodFailure { reason: "DeadlineExceeded".into(), message });
         }
         None
     }
@@ -259,7 +267,7 @@ impl PodWorker {
 
     /// Generates the status and schedules its write.
     async fn report_status(&mut self, pod: &Pod, runtime_status: &PodRuntimeStatus, terminal: bool) {
-        if is_pod_terminal(pod) && runtime_status.containers.is_empty() {
+        if pod_status::is_terminal(pod) && runtime_status.containers.is_empty() {
             // It ended under an earlier kubelet, whose status has more than the runtime knows.
             return;
         }
@@ -352,11 +360,6 @@ impl PodWorker {
             PodUpdate::Sync(_) => Ok(Some(RESYNC_PERIOD * 20)),
         }
     }
-}
-
-/// Whether the pod's reported phase is terminal.
-fn is_pod_terminal(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
 /// Returns the time left until `activeDeadlineSeconds`.

@@ -59,7 +59,7 @@ impl PodWorker {
     }
 
     fn start_sandbox(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus, attempt: u32) {
-        let (kubelet, pod, tokens) = (self.kubelet.clone(), pod.clone(), self.tokens.clone());
+        let (kubelet, pod, volumes) = (self.kubelet.clone(), pod.clone(), self.volumes.clone());
         let old: Vec<_> = runtime_status.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
         if !old.is_empty() {
             let message = "Pod sandbox changed, it will be killed and re-created.";
@@ -70,7 +70,7 @@ impl PodWorker {
                 // Frees the old sandbox's IP; a failure shows when the new one is created.
                 let _ = kubelet.cri.stop_sandbox(&id).await;
             }
-            match pod_sandbox::create_pod_sandbox(&kubelet, &pod, &tokens, attempt).await {
+            match pod_sandbox::create_pod_sandbox(&kubelet, &pod, &volumes, attempt).await {
                 Ok(_) => TaskOutcome::Success,
                 Err(error) => TaskOutcome::SandboxFailed(error),
             }
@@ -85,6 +85,7 @@ impl PodWorker {
         attempt: u32,
         replaces: Option<String>,
     ) {
+        let volumes = self.volumes.clone();
         let (kubelet, pod, backoffs, ips) =
             (self.kubelet.clone(), pod.clone(), self.backoffs.clone(), self.kubelet.pod_ips(pod, runtime_status));
         let Some(container) = find_container(&pod, &name).map(Cow::into_owned) else { return };
@@ -95,8 +96,9 @@ impl PodWorker {
                 // A leftover makes the creation fail with a clear error.
                 let _ = kubelet.cri.remove_container(&id).await;
             }
-            let (ips, backoffs) = (&ips, &backoffs);
-            let launch = ContainerLaunch { kubelet, pod, container, attempt, sandbox: &sandbox, ips, backoffs };
+            let (ips, backoffs, volumes) = (&ips, &backoffs, &volumes);
+            let launch =
+                ContainerLaunch { kubelet, pod, container, attempt, sandbox: &sandbox, ips, backoffs, volumes };
             match launch.start_container().await {
                 Ok(id) => {
                     let failed = hooks::run_post_start(kubelet, pod, container, &id, ips).await;
@@ -226,9 +228,9 @@ impl PodWorker {
             return;
         }
         self.volumes_refreshed = Instant::now();
-        let (kubelet, pod, tokens) = (self.kubelet.clone(), pod.clone(), self.tokens.clone());
+        let (kubelet, pod, volumes) = (self.kubelet.clone(), pod.clone(), self.volumes.clone());
         self.spawn_task(SANDBOX_KEY.into(), async move {
-            if let Err(error) = pod_sandbox::prepare_volumes(&kubelet, &pod, &tokens).await {
+            if let Err(error) = pod_sandbox::prepare_volumes(&kubelet, &pod, &volumes).await {
                 kubelet.recorder.record_warning(context::pod_reference(&pod), error.event_reason(), error.to_string());
             }
             TaskOutcome::Success

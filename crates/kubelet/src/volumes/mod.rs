@@ -5,9 +5,8 @@
 use std::{
     collections::HashMap,
     fs, io,
-    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use k8s_openapi::{
@@ -15,12 +14,20 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use self::atomic_writer::VolumeFiles;
-use crate::{blocking::run_blocking, config_objects::ObjectReferenceError, quantity};
+use self::{
+    atomic_writer::VolumeFiles,
+    source::{ClaimError, ResolvedVolume, VolumeSource},
+};
+use crate::{blocking::run_blocking, config_objects::ObjectReferenceError, context::pod_namespace};
 
 pub mod atomic_writer;
 pub mod content;
+mod empty_dir;
 mod host_path;
+mod nfs;
+mod ownership;
+pub mod source;
+pub mod subpath;
 
 /// A volume could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +54,17 @@ pub enum VolumeError {
         /// The client error.
         source: Box<kube::Error>,
     },
+    /// A claim could not be resolved.
+    #[error("error processing PVC {claim}: {source}")]
+    Claim {
+        /// Namespace and name of the claim.
+        claim: String,
+        /// The cause.
+        source: ClaimError,
+    },
+    /// The mount program failed.
+    #[error("mount failed: {0}")]
+    MountProgram(String),
     /// The content is unsupported.
     #[error("{0}")]
     Unsupported(String),
@@ -67,6 +85,39 @@ impl TokenCache {
     }
 }
 
+/// State of the volumes of one pod: what its claims resolved to, and its tokens.
+#[derive(Default)]
+pub struct PodVolumes {
+    /// Service account tokens.
+    pub tokens: TokenCache,
+    resolved: Mutex<HashMap<String, Arc<ResolvedVolume>>>,
+}
+
+impl PodVolumes {
+    /// Resolves a volume of the pod, once.
+    pub async fn resolve_volume(
+        &self,
+        client: &kube::Client,
+        pod: &Pod,
+        volume: &Volume,
+    ) -> Result<Arc<ResolvedVolume>, VolumeError> {
+        let known = |volumes: &Mutex<HashMap<String, Arc<ResolvedVolume>>>| {
+            volumes.lock().unwrap_or_else(PoisonError::into_inner).get(&volume.name).cloned()
+        };
+        if let Some(resolved) = known(&self.resolved) {
+            return Ok(resolved);
+        }
+        let resolved = source::resolve_volume(client, pod, volume).await.map_err(|source| {
+            let claim = source::claim_name(pod, volume).unwrap_or_default();
+            VolumeError::Claim { claim: format!("{}/{claim}", pod_namespace(pod)), source }
+        })?;
+        let resolved = Arc::new(resolved);
+        let mut volumes = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        volumes.insert(volume.name.clone(), resolved.clone());
+        Ok(resolved)
+    }
+}
+
 /// The directory of a pod.
 #[derive(Clone, Debug)]
 pub struct PodDir(PathBuf);
@@ -83,18 +134,24 @@ impl PodDir {
     }
 
     /// Returns the host path of a volume.
-    pub fn volume_path(&self, volume: &Volume) -> PathBuf {
-        if let Some(source) = &volume.host_path {
-            return source.path.clone().into();
-        }
-        let kind = match volume {
-            Volume { config_map: Some(_), .. } => "configmap",
-            Volume { secret: Some(_), .. } => "secret",
-            Volume { downward_api: Some(_), .. } => "downward-api",
-            Volume { projected: Some(_), .. } => "projected",
+    pub fn volume_path(&self, volume: &Volume, resolved: &ResolvedVolume) -> PathBuf {
+        let plugin = match &resolved.source {
+            VolumeSource::HostPath(source) => return source.path.clone().into(),
+            VolumeSource::Local { path } if resolved.is_block => return path.into(),
+            VolumeSource::Local { .. } => "local-volume",
+            VolumeSource::Nfs { .. } => "nfs",
+            _ if volume.config_map.is_some() => "configmap",
+            _ if volume.secret.is_some() => "secret",
+            _ if volume.downward_api.is_some() => "downward-api",
+            _ if volume.projected.is_some() => "projected",
             _ => "empty-dir",
         };
-        self.0.join("volumes").join(format!("kubernetes.io~{kind}")).join(&volume.name)
+        self.0.join("volumes").join(format!("kubernetes.io~{plugin}")).join(&resolved.directory)
+    }
+
+    /// Returns the mount point of a subPath.
+    fn subpath_target(&self, volume: &str, container: &str, index: usize) -> PathBuf {
+        self.0.join("volume-subpaths").join(volume).join(container).join(index.to_string())
     }
 
     /// Sets up or refreshes a volume.
@@ -102,65 +159,98 @@ impl PodDir {
         &self,
         volume: &Volume,
         content: &content::VolumeContent<'_>,
+        volumes: &PodVolumes,
     ) -> Result<(), VolumeError> {
-        let files = match volume.host_path {
-            Some(_) => None,
-            None => content.collect_files(volume).await?,
+        let resolved = volumes.resolve_volume(content.client, content.pod, volume).await?;
+        let files = match resolved.source {
+            VolumeSource::Content => content.collect_files(volume).await?,
+            _ => None,
         };
-        let (dir, volume, group) = (self.clone(), volume.clone(), fs_group(content.pod));
-        run_blocking(move || dir.write_volume(&volume, files, group)).await
+        let setup = VolumeSetup {
+            path: self.volume_path(volume, &resolved),
+            in_memory: volume.secret.is_some() || volume.projected.is_some(),
+            files,
+            resolved,
+            fs_group: fs_group(content.pod),
+            change_policy: change_policy(content.pod),
+        };
+        run_blocking(move || setup.run()).await
     }
 
-    /// Writes a volume to the file system. Blocks.
-    fn write_volume(&self, volume: &Volume, files: Option<VolumeFiles>, group: Option<u32>) -> Result<(), VolumeError> {
-        let path = self.volume_path(volume);
-        let at = |source| VolumeError::Io { path: path.clone(), source };
-        if let Some(source) = &volume.host_path {
-            return host_path::prepare_host_path(source).map_err(at);
-        }
-        if let Some(files) = files {
-            let in_memory = volume.secret.is_some() || volume.projected.is_some();
-            self.create_content_dir(&path, in_memory)?;
-            return atomic_writer::write_files(&path, &files, group).map_err(at);
-        }
-        self.create_empty_dir(volume, &path, group)
-    }
-
-    /// Creates the directory; secrets and tokens are on a tmpfs, never on disk.
-    fn create_content_dir(&self, path: &Path, in_memory: bool) -> Result<(), VolumeError> {
-        fs::create_dir_all(path).map_err(|source| VolumeError::Io { path: path.into(), source })?;
-        if in_memory && sys::mount::mounts_under(path)?.is_empty() {
-            sys::mount::mount_tmpfs(path, None, 0o777)?;
-        }
-        Ok(())
-    }
-
-    fn create_empty_dir(&self, volume: &Volume, path: &Path, group: Option<u32>) -> Result<(), VolumeError> {
-        if path.exists() {
-            return Ok(());
-        }
-        let at = |source| VolumeError::Io { path: path.into(), source };
-        fs::create_dir_all(path).map_err(at)?;
-        let source = volume.empty_dir.clone().unwrap_or_default();
-        if source.medium.as_deref() == Some("Memory") {
-            let size = source.size_limit.as_ref().map(|limit| quantity::to_units(limit) as u64);
-            sys::mount::mount_tmpfs(path, size, 0o777)?;
-        }
-        let setgid = if group.is_some() { 0o2000 } else { 0 };
-        chown(path, None, group).map_err(at)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777 | setgid)).map_err(at)
-    }
-
-    /// Unmounts and removes the pod's directory. Idempotent.
+    /// Unmounts and removes the pod's directory. Idempotent. Nothing on other file systems is removed.
     pub fn remove_all(&self) -> Result<(), VolumeError> {
-        sys::mount::unmount_all(&self.0)?;
-        match fs::remove_dir_all(&self.0) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(VolumeError::Io { path: self.0.clone(), source })
+        sys::mount::unmount_idle(&self.0)?;
+        sys::beneath::remove_tree(&self.0).map_err(|source| VolumeError::Io { path: self.0.clone(), source })
+    }
+}
+
+/// The set-up of one volume.
+struct VolumeSetup {
+    path: PathBuf,
+    /// Whether files are kept in memory only.
+    in_memory: bool,
+    files: Option<VolumeFiles>,
+    resolved: Arc<ResolvedVolume>,
+    fs_group: Option<u32>,
+    change_policy: ownership::ChangePolicy,
+}
+
+impl VolumeSetup {
+    /// Sets the volume up. Blocks.
+    fn run(self) -> Result<(), VolumeError> {
+        let at = |source| VolumeError::Io { path: self.path.clone(), source };
+        match &self.resolved.source {
+            VolumeSource::Content => {
+                create_content_dir(&self.path, self.in_memory)?;
+                let files = self.files.unwrap_or_default();
+                atomic_writer::write_files(&self.path, &files, self.fs_group).map_err(at)
             }
-            _ => Ok(()),
+            VolumeSource::EmptyDir(source) => empty_dir::create_empty_dir(source, &self.path, self.fs_group),
+            VolumeSource::HostPath(source) => host_path::prepare_host_path(source).map_err(at),
+            VolumeSource::Local { .. } if self.resolved.is_block => Ok(()),
+            VolumeSource::Local { path } => {
+                bind_once(Path::new(path), &self.path, self.resolved.read_only)?;
+                self.apply_fs_group()
+            }
+            VolumeSource::Nfs { server, path, options } => {
+                nfs::mount_export(&format!("{server}:{path}"), &self.path, options)
+            }
+            VolumeSource::Image(_) => Ok(()),
+            VolumeSource::Unsupported(kind) => {
+                Err(VolumeError::Unsupported(format!("{kind} volumes are not supported by this node")))
+            }
         }
     }
+
+    fn apply_fs_group(&self) -> Result<(), VolumeError> {
+        match self.fs_group.filter(|_| self.resolved.supports_fs_group()) {
+            Some(group) => ownership::set_volume_ownership(&self.path, group, self.change_policy)
+                .map_err(|source| VolumeError::Io { path: self.path.clone(), source }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Creates the directory; secrets and tokens are on a tmpfs, never on disk.
+fn create_content_dir(path: &Path, in_memory: bool) -> Result<(), VolumeError> {
+    fs::create_dir_all(path).map_err(|source| VolumeError::Io { path: path.into(), source })?;
+    if in_memory && !sys::mount::is_mount_point(path)? {
+        sys::mount::mount_tmpfs(path, None, 0o777)?;
+    }
+    Ok(())
+}
+
+/// Bind-mounts `source` at `target` unless it is mounted already.
+fn bind_once(source: &Path, target: &Path, read_only: bool) -> Result<(), VolumeError> {
+    let at = |source| VolumeError::Io { path: target.into(), source };
+    if !source.is_dir() {
+        return Err(VolumeError::Io { path: source.into(), source: io::ErrorKind::NotFound.into() });
+    }
+    fs::create_dir_all(target).map_err(at)?;
+    if !sys::mount::is_mount_point(target)? {
+        sys::mount::bind_mount(source, target, read_only)?;
+    }
+    Ok(())
 }
 
 /// Lists the uids of pods with a directory below `root`.
@@ -172,4 +262,12 @@ pub fn list_pods_on_disk(root: &Path) -> Vec<String> {
 fn fs_group(pod: &Pod) -> Option<u32> {
     let context = pod.spec.as_ref()?.security_context.as_ref()?;
     u32::try_from(context.fs_group?).ok()
+}
+
+fn change_policy(pod: &Pod) -> ownership::ChangePolicy {
+    let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    match context.and_then(|context| context.fs_group_change_policy.as_deref()) {
+        Some("OnRootMismatch") => ownership::ChangePolicy::OnRootMismatch,
+        _ => ownership::ChangePolicy::Always,
+    }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 /// Whether a toleration matches a taint. An empty key or effect matches all.
-pub(crate) fn tolerates_taint(toleration: &Toleration, taint: &Taint) -> bool {
+pub fn tolerates_taint(toleration: &Toleration, taint: &Taint) -> bool {
     let matches =
         |wanted: Option<&String>, value: &str| wanted.is_none_or(|wanted| wanted.is_empty() || wanted == value);
     matches(toleration.effect.as_ref(), &taint.effect)
