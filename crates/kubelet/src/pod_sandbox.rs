@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use k8s_openapi::api::core::v1::{ContainerPort, Pod, PodSpec};
+use k8s_openapi::api::{
+    core::v1::{ContainerPort, Pod, PodSpec},
+    node::v1::RuntimeClass,
+};
 use runtime::cri::types::{
     DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol,
 };
@@ -58,6 +61,14 @@ pub enum SandboxError {
     /// The pod's cgroup could not be created.
     #[error(transparent)]
     Cgroup(#[from] sys::cgroup::CgroupError),
+    /// The pod's RuntimeClass could not be read.
+    #[error("Failed to create pod sandbox: failed to get sandbox runtime: get RuntimeClass {name}: {source}")]
+    RuntimeClass {
+        /// The name of the class.
+        name: String,
+        /// The client error.
+        source: Box<kube::Error>,
+    },
     /// The runtime returned an error.
     #[error("Failed to create pod sandbox: {}", .0.message())]
     Runtime(#[from] runtime::cri::CriError),
@@ -69,7 +80,9 @@ impl SandboxError {
         match self {
             SandboxError::Volume { .. } | SandboxError::Claim { .. } => "FailedMount",
             SandboxError::Directory { .. } | SandboxError::Cgroup(_) => "FailedCreatePodContainer",
-            SandboxError::Runtime(_) | SandboxError::Unsupported(_) => "FailedCreatePodSandBox",
+            SandboxError::Runtime(_) | SandboxError::RuntimeClass { .. } | SandboxError::Unsupported(_) => {
+                "FailedCreatePodSandBox"
+            }
         }
     }
 }
@@ -92,7 +105,17 @@ pub async fn create_pod_sandbox(
         let create = move || cgroups.create(&cgroup).and_then(|()| cgroups.set_limits(&cgroup, &limits));
         run_blocking(create).await?;
     }
-    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await, "").await?)
+    let handler = runtime_handler(kubelet, pod).await?;
+    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await, &handler).await?)
+}
+
+/// Returns the handler of the pod's RuntimeClass; empty is the runtime's default.
+async fn runtime_handler(kubelet: &KubeletContext, pod: &Pod) -> Result<String, SandboxError> {
+    let name = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()).filter(|name| !name.is_empty());
+    let Some(name) = name else { return Ok(String::new()) };
+    let classes: kube::Api<RuntimeClass> = kube::Api::all(kubelet.client.clone());
+    let class = classes.get(&name).await;
+    Ok(class.map_err(|source| SandboxError::RuntimeClass { name, source: Box::new(source) })?.handler)
 }
 
 async fn create_dir(path: PathBuf) -> Result<(), SandboxError> {

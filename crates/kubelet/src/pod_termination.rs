@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, Preconditions};
 use runtime::cri::CriError;
 
 use crate::{
+    blocking::run_blocking,
     context::{self, KubeletContext},
     grace_period::MIN_GRACE_PERIOD,
     hooks, pod_sandbox,
@@ -85,27 +86,28 @@ fn ignore_not_found(result: Result<(), CriError>) -> Result<(), CriError> {
     }
 }
 
-/// Removes the pod's volumes and cgroup; leftovers are removed at the next start.
-pub async fn cleanup_pod(kubelet: Arc<KubeletContext>, pod: Arc<Pod>) {
+/// Removes the pod's volumes and cgroup; returns whether nothing is left.
+pub async fn cleanup_pod(kubelet: Arc<KubeletContext>, pod: Arc<Pod>) -> bool {
     let uid = context::pod_uid(&pod).to_string();
     let group = pod_sandbox::pod_cgroup(&kubelet, &pod);
-    let cleaned = tokio::task::spawn_blocking(move || remove_pod_files(&kubelet, &uid, &[group])).await;
-    if let Err(error) = cleaned {
-        tracing::error!(%error, "kubelet: pod cleanup panicked");
-    }
+    run_blocking(move || remove_pod_files(&kubelet, &uid, &[group])).await
 }
 
-/// Removes a pod's directory and cgroups.
-pub fn remove_pod_files(kubelet: &KubeletContext, uid: &str, groups: &[String]) {
+/// Removes a pod's directory and cgroups; returns whether nothing is left.
+pub fn remove_pod_files(kubelet: &KubeletContext, uid: &str, groups: &[String]) -> bool {
+    let mut clean = true;
     if let Err(error) = PodDir::new(&kubelet.root_dir, uid).remove_all() {
-        tracing::warn!(uid, %error, "kubelet: pod directory not removed");
+        clean = false;
+        tracing::warn!(uid, %error, "kubelet: pod directory not removed, retrying");
     }
     for (cgroups, group) in kubelet.cgroups.iter().flat_map(|cgroups| groups.iter().map(move |group| (cgroups, group)))
     {
         if let Err(error) = cgroups.remove(group) {
-            tracing::warn!(uid, %error, "kubelet: pod cgroup not removed");
+            clean = false;
+            tracing::debug!(uid, %error, "kubelet: pod cgroup not removed, retrying");
         }
     }
+    clean
 }
 
 /// Lists the uids of pods with a log directory, whose names end with them.

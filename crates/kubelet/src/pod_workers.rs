@@ -238,8 +238,9 @@ async fn cleanup_orphaned_pod(kubelet: Arc<KubeletContext>, uid: String) {
     let cleaned = tokio::task::spawn_blocking(move || {
         let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
         let groups = classes.map(|qos| resources::pod_cgroup_path(&kubelet.cgroup_root, &uid, qos));
-        pod_termination::remove_pod_files(&kubelet, &uid, &groups);
-        pod_termination::remove_pod_logs(&kubelet, &uid);
+        if pod_termination::remove_pod_files(&kubelet, &uid, &groups) {
+            pod_termination::remove_pod_logs(&kubelet, &uid);
+        }
     });
     if let Err(error) = cleaned.await {
         tracing::error!(%error, "kubelet: orphan cleanup panicked");

@@ -51,7 +51,8 @@ pub fn sandbox_security_context(spec: &PodSpec) -> LinuxSandboxSecurityContext {
     LinuxSandboxSecurityContext {
         namespace_options: Some(namespace_options(spec)),
         run_as_user: context.run_as_user.map(|value| Int64Value { value }),
-        run_as_group: context.run_as_group.map(|value| Int64Value { value }),
+        // A group without a user is invalid, and the sandbox's image has none.
+        run_as_group: context.run_as_group.filter(|_| context.run_as_user.is_some()).map(|value| Int64Value { value }),
         supplemental_groups: supplemental_groups(&context),
         privileged: spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(privileged),
         seccomp: Some(security_profile(ProfileType::RuntimeDefault)),
@@ -77,7 +78,7 @@ pub fn container_security_context(
     let seccomp = own.seccomp_profile.as_ref().or(pod.seccomp_profile.as_ref());
     let capabilities = own.capabilities.clone().unwrap_or_default();
     let run_as_user = own.run_as_user.or(pod.run_as_user).map(|value| Int64Value { value });
-    let run_as_user = run_as_user.or_else(|| image.uid.clone());
+    let run_as_user = run_as_user.or_else(|| image_user(image));
     let strict = pod.supplemental_groups_policy.as_deref() == Some("Strict");
     let apparmor = own.app_armor_profile.as_ref().or(pod.app_armor_profile.as_ref());
     LinuxContainerSecurityContext {
@@ -106,6 +107,12 @@ pub fn container_security_context(
         selinux_options: own.se_linux_options.as_ref().or(pod.se_linux_options.as_ref()).map(selinux_options),
         ..Default::default()
     }
+}
+
+/// Returns the image's user ID: root if the image names no user, none if it names one by name.
+fn image_user(image: &Image) -> Option<Int64Value> {
+    let root = image.username.is_empty().then_some(Int64Value { value: 0 });
+    image.uid.clone().or(root)
 }
 
 /// Returns the paths to mask on this machine: the counters of thermal throttling too, of each CPU that has them.

@@ -148,12 +148,17 @@ impl ProcessHandle {
     }
 }
 
-/// Spawns a command in its own session, detached from the terminal and the parent's lifetime.
+/// Spawns a command in its own session, detached from the terminal and the parent's lifetime. It inherits standard input,
+/// output and error only: a lock or pipe that the caller's shell left open is not kept by the daemon.
 #[allow(unsafe_code)]
 pub fn spawn_detached(command: &mut Command) -> io::Result<Child> {
-    // SAFETY: between fork and exec the closure makes one system call and touches no memory of the parent.
+    // SAFETY: between fork and exec the closure makes two system calls and touches no memory of the parent.
     unsafe {
-        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            let marked = libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int);
+            if marked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        });
     }
     command.spawn()
 }
@@ -197,6 +202,21 @@ mod tests {
     use std::{net::TcpListener, process::Stdio};
 
     use super::*;
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn detached_process_inherits_no_other_descriptors() {
+        use std::os::fd::{FromRawFd, OwnedFd};
+        let file = fs::File::open("/dev/null").unwrap();
+        // SAFETY: the descriptor was just made and has no other owner. It lacks CLOEXEC, as what a shell leaves open.
+        let inherited = unsafe { OwnedFd::from_raw_fd(libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file))) };
+        let mut command = Command::new("ls");
+        command.arg("/proc/self/fd").stdout(std::process::Stdio::piped());
+        let output = spawn_detached(&mut command).unwrap().wait_with_output().unwrap();
+        drop(inherited);
+        // The last one is the directory that is read.
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n1\n2\n3\n");
+    }
 
     #[test]
     fn process_with_another_start_time_is_not_alive() {

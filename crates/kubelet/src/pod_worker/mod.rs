@@ -338,8 +338,9 @@ impl PodWorker {
         }
         self.report_status(pod, &runtime_status, true).await;
         let clean = pod_termination::cleanup_pod(self.kubelet.clone(), pod.clone());
-        tokio::join!(self.writer.wait_until_written(), clean);
-        Ok(true)
+        // A busy mount or cgroup is retried.
+        let ((), clean) = tokio::join!(self.writer.wait_until_written(), clean);
+        Ok(clean)
     }
 
     /// Deletes the API object, or forgets the pod once it is deleted.
