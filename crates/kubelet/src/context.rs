@@ -1,6 +1,10 @@
 //! State shared by all parts of the kubelet, and helpers for pod metadata.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use client::{EventRecorder, SharedInformer};
 use k8s_openapi::{
@@ -11,7 +15,9 @@ use k8s_openapi::{
 use runtime::cri::CriClient;
 use sys::cgroup::CgroupManager;
 
-use crate::{pod_spec::container_list_field, resources::NodeResources, runtime_status::PodRuntimeStatus};
+use crate::{
+    admission::PodAdmission, pod_spec::container_list_field, resources::NodeResources, runtime_status::PodRuntimeStatus,
+};
 
 /// Clients, informers and immutable facts about the node.
 pub struct KubeletContext {
@@ -31,6 +37,8 @@ pub struct KubeletContext {
     pub allocatable: NodeResources,
     /// Client for objects without an informer.
     pub client: kube::Client,
+    /// Admitted pods and what they hold.
+    pub admission: Mutex<PodAdmission>,
     /// The container runtime.
     pub cri: CriClient,
     /// The runtime's name, the prefix of container ids.
@@ -48,6 +56,11 @@ pub struct KubeletContext {
 }
 
 impl KubeletContext {
+    /// Locks the admitted pods.
+    pub fn lock_admission(&self) -> MutexGuard<'_, PodAdmission> {
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the IPs of a pod: the node's for a pod on the host's network.
     pub fn pod_ips(&self, pod: &Pod, runtime_status: &PodRuntimeStatus) -> Vec<String> {
         match pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true)) {
@@ -77,6 +90,7 @@ impl KubeletContext {
             pod_logs_dir: "/nonexistent".into(),
             cgroup_root: "/nonexistent".into(),
             cgroups: None,
+            admission: Mutex::new(PodAdmission::new(NodeResources::default())),
             capacity: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             allocatable: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             cri: CriClient::connect_lazily("unix:///nonexistent/cri.sock").unwrap(),

@@ -51,6 +51,7 @@ mod pod_worker;
 mod pod_workers;
 mod prober;
 mod quantity;
+mod resize;
 mod resource_metrics;
 mod resources;
 mod runtime_status;
@@ -169,6 +170,7 @@ async fn run_components(
         pod_logs_dir: config.pod_logs_dir,
         cgroups,
         cgroup_root: config.cgroup_root,
+        admission: std::sync::Mutex::new(admission::PodAdmission::new(machine.allocatable())),
         capacity: machine.capacity(),
         allocatable: machine.allocatable(),
         runtime_name: version.runtime_name,

@@ -21,6 +21,7 @@ use k8s_openapi::{
 use crate::{
     context::time_from_nanos,
     pod_spec::{ephemeral_as_container, is_sidecar},
+    resize::{ContainerResources, PendingResize},
     resources,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
 };
@@ -70,6 +71,12 @@ pub struct PodStatusInput<'a> {
     pub failure: Option<&'a PodFailure>,
     /// Whether nothing of the pod runs or will run.
     pub terminal: bool,
+    /// Resources that the containers run with, by name.
+    pub actuated: Option<&'a ContainerResources>,
+    /// A resize that does not fit the node.
+    pub pending_resize: Option<&'a PendingResize>,
+    /// A resize that is being applied, with the runtime's error if it refused.
+    pub resize_in_progress: Option<Option<&'a str>>,
     /// The node's IP.
     pub host_ip: &'a str,
     /// The runtime's name, the prefix of container ids.
@@ -193,7 +200,8 @@ impl PodStatusInput<'_> {
         if let Some(image) = record.status.image.as_ref().filter(|image| !image.image.is_empty()) {
             status.image = image.image.clone();
         }
-        status.resources = container.resources.clone().or_else(|| Some(Default::default()));
+        let actuated = self.actuated.and_then(|actuated| actuated.get(&container.name)).cloned();
+        status.resources = actuated.or_else(|| container.resources.clone()).or_else(|| Some(Default::default()));
         status.allocated_resources = container.resources.as_ref().and_then(|resources| resources.requests.clone());
     }
 

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::{AdmissionRejection, PodAdmission},
+    admission::AdmissionRejection,
     blocking::run_blocking,
     context::{self, KubeletContext},
     pod_status, pod_termination,
@@ -70,7 +70,6 @@ type RunWorker = fn(
 struct PodWorkers {
     kubelet: Arc<KubeletContext>,
     handles: HashMap<String, PodWorkerHandle>,
-    admission: PodAdmission,
     tasks: JoinSet<WorkerExit>,
     /// Whether the runtime must be watched.
     has_pods: watch::Sender<bool>,
@@ -109,14 +108,13 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
 impl PodWorkers {
     fn new(kubelet: Arc<KubeletContext>, run_worker: RunWorker) -> Self {
         let has_pods = watch::Sender::new(false);
-        let admission = PodAdmission::new(kubelet.allocatable);
-        Self { kubelet, handles: HashMap::new(), admission, tasks: JoinSet::new(), has_pods, run_worker }
+        Self { kubelet, handles: HashMap::new(), tasks: JoinSet::new(), has_pods, run_worker }
     }
 
     /// Counts the pods that an earlier run of this kubelet admitted.
     fn restore_admitted_pods(&mut self) {
         for pod in self.kubelet.pods.list().iter().filter(|pod| !pod_status::is_terminal(pod)) {
-            self.admission.restore_pod(pod);
+            self.kubelet.lock_admission().restore_pod(pod);
         }
     }
 
@@ -126,7 +124,7 @@ impl PodWorkers {
             return None;
         }
         let node = self.kubelet.node.list().into_iter().next();
-        self.admission.admit_pod(pod, node.as_deref()).err()
+        self.kubelet.lock_admission().admit_pod(pod, node.as_deref()).err()
     }
 
     fn handle_pod_event(&mut self, change: ResourceEvent<Pod>) {
@@ -144,7 +142,7 @@ impl PodWorkers {
 
     fn update_pod(&mut self, update: PodUpdate, pod: &Pod) {
         if pod_status::is_terminal(pod) {
-            self.admission.release_pod(context::pod_uid(pod));
+            self.kubelet.lock_admission().release_pod(context::pod_uid(pod));
         }
         if let Some(handle) = self.handles.get(context::pod_uid(pod)) {
             handle.updates.send_replace(update);
@@ -186,7 +184,7 @@ impl PodWorkers {
         match ended {
             Ok((uid, Ok(()))) => {
                 self.handles.remove(&uid);
-                self.admission.release_pod(&uid);
+                self.kubelet.lock_admission().release_pod(&uid);
             }
             Ok((uid, Err(PanicError))) => {
                 if let Some(mut handle) = self.handles.remove(&uid) {

@@ -19,6 +19,7 @@ fn pod_fields_take_effect() {
         case.check(&cluster);
     }
     start_ephemeral_container(&cluster);
+    resize_in_place(&cluster);
     probe_grpc_server(&cluster);
 }
 
@@ -373,6 +374,26 @@ fn start_ephemeral_container(cluster: &TestCluster) {
     });
     let log = cluster.kubectl("logs quality-of-service -c debugger").expect_success();
     assert_eq!(log, "debugging quality-of-service\n");
+}
+
+/// New resources reach the container without a restart, and the pod's status.
+fn resize_in_place(cluster: &TestCluster) {
+    let container = json!({ "name": "c", "resources": { "requests": { "cpu": "200m", "memory": "96Mi" },
+        "limits": { "cpu": "200m", "memory": "96Mi" } } });
+    let patch = json!({ "spec": { "containers": [container] } }).to_string();
+    let args = ["patch", "pod", "quality-of-service", "--subresource", "resize", "-p", &patch];
+    cluster.kubectl_args(&args, None).expect_success();
+    eventually("the new resources", || {
+        let pod = cluster.get("pod quality-of-service").remove(0);
+        let status = &pod["status"]["containerStatuses"][0];
+        let done = status["resources"]["limits"]["cpu"] == "200m" && status["allocatedResources"]["memory"] == "96Mi";
+        if done && status["restartCount"] == 0 { Ok(()) } else { Err(pod["status"].to_string()) }
+    });
+    let script = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || \
+        cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory.max";
+    let limits = cluster.kubectl_args(&["exec", "quality-of-service", "-c", "c", "--", "bash", "-c", script], None);
+    let limits = limits.expect_success();
+    assert!(limits.starts_with("20000") && limits.contains("100663296"), "{limits}");
 }
 
 /// A server that is not gRPC fails its probe, with upstream's words.

@@ -12,7 +12,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
-use crate::resources::{NodeResources, ResourceAmounts};
+use crate::{
+    resize::PendingResize,
+    resources::{NodeResources, ResourceAmounts},
+};
 
 /// A pod that this node must not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +69,20 @@ impl PodAdmission {
         };
         self.admitted.insert(uid, held);
         Ok(())
+    }
+
+    /// Sets aside the resources that a resized pod asks for, or says why it waits.
+    pub fn resize_pod(&mut self, pod: &Pod) -> Result<(), PendingResize> {
+        let Some(spec) = &pod.spec else { return Ok(()) };
+        let uid = crate::context::pod_uid(pod);
+        let held = self.admitted.remove(uid).unwrap_or_default();
+        let outcome = predicates::check_resize(self, spec);
+        let requests = match &outcome {
+            Ok(()) => crate::resources::pod_requests(spec),
+            Err(_) => held.requests,
+        };
+        self.admitted.insert(uid.into(), AdmittedPod { requests, host_ports: held.host_ports });
+        outcome
     }
 
     /// Counts a pod that was admitted before; others are left to [`PodAdmission::admit_pod`].
@@ -150,6 +167,22 @@ mod tests {
         running.status = Some(serde_json::from_value(json!({ "phase": "Running" })).unwrap());
         admission.admit_pod(&running, None).unwrap();
         assert!(admission.admit_pod(&pod("b", cpu("1")), None).is_err());
+    }
+
+    #[test]
+    fn resize_is_deferred_or_infeasible() {
+        let mut admission = admission();
+        admission.admit_pod(&pod("a", cpu("500m")), None).unwrap();
+        admission.admit_pod(&pod("b", cpu("500m")), None).unwrap();
+        admission.resize_pod(&pod("a", cpu("1500m"))).unwrap();
+        let deferred = admission.resize_pod(&pod("b", cpu("600m"))).unwrap_err();
+        let message = "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000";
+        assert_eq!((deferred.reason, deferred.message.as_str()), ("Deferred", message));
+        let infeasible = admission.resize_pod(&pod("b", cpu("3"))).unwrap_err();
+        let message = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000";
+        assert_eq!((infeasible.reason, infeasible.message.as_str()), ("Infeasible", message));
+        admission.release_pod("a");
+        admission.resize_pod(&pod("b", cpu("600m"))).unwrap();
     }
 
     #[test]

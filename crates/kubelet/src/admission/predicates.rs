@@ -4,7 +4,7 @@ use client::{node_affinity::matches_node_affinity, tolerations::tolerates_taint}
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
 
 use super::{AdmissionRejection, HostPort, PodAdmission};
-use crate::resources;
+use crate::{resize::PendingResize, resources};
 
 const OS_LABEL: &str = "kubernetes.io/os";
 const WILDCARD_ADDRESS: &str = "0.0.0.0";
@@ -68,6 +68,20 @@ fn check_resources(admission: &PodAdmission, spec: &PodSpec) -> Result<(), Admis
         }
     }
     Ok(())
+}
+
+/// Checks whether a pod that holds nothing else fits with new requests.
+pub(super) fn check_resize(admission: &PodAdmission, spec: &PodSpec) -> Result<(), PendingResize> {
+    for (name, requested) in resources::pod_requests(spec) {
+        let capacity = admission.allocatable.amount(&name).unwrap_or(i64::MAX);
+        if requested > capacity {
+            let message =
+                format!("Node didn't have enough capacity: {name}, requested: {requested}, capacity: {capacity}");
+            return Err(PendingResize { reason: "Infeasible", message });
+        }
+    }
+    let deferred = |rejection: AdmissionRejection| PendingResize { reason: "Deferred", message: rejection.message };
+    check_resources(admission, spec).map_err(deferred)
 }
 
 fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> AdmissionRejection {

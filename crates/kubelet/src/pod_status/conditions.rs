@@ -10,6 +10,9 @@ use super::{PodStatusInput, is_init_passed, is_sidecar_status};
 /// Conditions owned by the kubelet; others are preserved.
 const OWNED_CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
 
+/// Conditions of resizes, present while they hold.
+const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+
 /// Condition types that the kubelet writes, also those that it does not compute from the containers' state.
 const KUBELET_CONDITIONS: [&str; 8] = [
     "PodReadyToStartContainers",
@@ -68,7 +71,11 @@ pub fn compute_conditions(
     let generation = input.pod.metadata.generation;
     let mut conditions: Vec<_> =
         findings.into_iter().map(|condition| to_pod_condition(condition, old, generation, Time(input.now))).collect();
-    conditions.extend(theirs.iter().filter(|condition| !OWNED_CONDITIONS.contains(&condition.type_.as_str())).cloned());
+    let is_ours = |kind: &str| OWNED_CONDITIONS.contains(&kind) || RESIZE_CONDITIONS.contains(&kind);
+    conditions.extend(theirs.iter().filter(|condition| !is_ours(&condition.type_)).cloned());
+    conditions.extend(
+        resize_conditions(input).map(|condition| to_pod_condition(condition, old, generation, Time(input.now))),
+    );
     if !conditions.iter().any(|condition| condition.type_ == "PodScheduled") {
         conditions.push(to_pod_condition(ConditionState::holds("PodScheduled"), old, generation, Time(input.now)));
     }
@@ -88,6 +95,21 @@ fn to_pod_condition(state: ConditionState, old: &[PodCondition], generation: Opt
         last_probe_time: None,
         observed_generation: generation,
     }
+}
+
+/// Returns the conditions of a resize that waits or is being applied; both may hold.
+fn resize_conditions(input: &PodStatusInput<'_>) -> impl Iterator<Item = ConditionState> {
+    let pending = input.pending_resize.map(|pending| ConditionState {
+        reason: Some(pending.reason),
+        message: Some(pending.message.clone()),
+        ..ConditionState::holds(RESIZE_CONDITIONS[0])
+    });
+    let in_progress = input.resize_in_progress.map(|error| ConditionState {
+        reason: error.map(|_| "Error"),
+        message: error.map(Into::into),
+        ..ConditionState::holds(RESIZE_CONDITIONS[1])
+    });
+    pending.into_iter().chain(in_progress)
 }
 
 fn sandbox_ready(input: &PodStatusInput<'_>) -> ConditionState {

@@ -27,12 +27,14 @@ use crate::{
     pod_status::{self, PodFailure, PodStatusInput, WaitingReason},
     pod_termination,
     prober::ProbeManager,
+    resize::{PendingResize, PodAllocation},
     runtime_status::{ContainerRecord, PodRuntimeStatus},
     status_writer::StatusWriter,
     termination_message,
     volumes::PodVolumes,
 };
 
+mod resizing;
 mod tasks;
 
 use tasks::{TaskOutcome, TaskResult};
@@ -93,6 +95,10 @@ pub struct PodWorker {
     probes: ProbeManager,
     writer: StatusWriter,
     failure: Option<PodFailure>,
+    /// Resources that the node has set aside for the containers.
+    allocation: Option<PodAllocation>,
+    pending_resize: Option<PendingResize>,
+    resize_error: Option<String>,
     /// Why the node does not admit the pod.
     rejection: Option<AdmissionRejection>,
     sandbox_failures: u32,
@@ -125,6 +131,9 @@ impl PodWorker {
             backoffs: Arc::default(),
             volumes: Arc::default(),
             failure: None,
+            allocation: None,
+            pending_resize: None,
+            resize_error: None,
             rejection,
             sandbox_failures: 0,
             requested_grace: None,
@@ -197,6 +206,7 @@ impl PodWorker {
             self.begin_termination();
             return self.sync_terminating_pod(pod, false).await;
         }
+        let pod = &self.allocate_resources(pod);
         let mut busy = self.busy_keys.clone();
         busy.extend(self.retry_at.keys().cloned());
         let health = self.probes.container_health();
@@ -215,6 +225,7 @@ impl PodWorker {
         for step in plan.actions {
             self.start_action(pod, &runtime_status, step);
         }
+        self.actuate_resources(pod, &runtime_status);
         self.probes.sync_probes(&self.kubelet, pod, &runtime_status);
         self.kill_unhealthy_containers(pod, &runtime_status);
         self.report_status(pod, &runtime_status, false).await;
@@ -292,6 +303,9 @@ impl PodWorker {
             messages: &self.termination_messages,
             failure: self.failure.as_ref(),
             terminal,
+            actuated: self.allocation.as_ref().map(|allocation| &allocation.actuated),
+            pending_resize: self.pending_resize.as_ref().filter(|_| !terminal),
+            resize_in_progress: (self.is_resizing() && !terminal).then_some(self.resize_error.as_deref()),
             host_ip: &self.kubelet.node_ip.to_string(),
             runtime_name: &self.kubelet.runtime_name,
             // API timestamps have whole seconds; finer ones would always differ.

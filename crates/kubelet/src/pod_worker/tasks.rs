@@ -23,6 +23,9 @@ const COMPONENT: &str = "kubelet";
 /// Delay before work that panicked is retried.
 const PANIC_RETRY_DELAY: Duration = Duration::from_secs(10);
 
+/// Delay before a refused resize is retried.
+const RESIZE_RETRY_DELAY: Duration = Duration::from_secs(10);
+
 /// The result of a task.
 pub(super) struct TaskResult {
     key: String,
@@ -31,6 +34,8 @@ pub(super) struct TaskResult {
 
 pub(super) enum TaskOutcome {
     Success,
+    /// A container has started.
+    Started,
     /// A container waits.
     Waiting(WaitingReason),
     /// The sandbox was not created.
@@ -39,6 +44,10 @@ pub(super) enum TaskOutcome {
     Stopped,
     /// The runtime failed to stop a container.
     StopFailed(runtime::cri::CriError),
+    /// These containers have their new resources.
+    Resized(Vec<String>),
+    /// The runtime refused new resources.
+    ResizeFailed(String),
     /// The task panicked, which has been logged and counted.
     Panicked,
 }
@@ -102,7 +111,7 @@ impl PodWorker {
             match launch.start_container().await {
                 Ok(id) => {
                     let failed = hooks::run_post_start(kubelet, pod, container, &id, ips).await;
-                    failed.map_or(TaskOutcome::Success, TaskOutcome::Waiting)
+                    failed.map_or(TaskOutcome::Started, TaskOutcome::Waiting)
                 }
                 Err(waiting) => TaskOutcome::Waiting(waiting),
             }
@@ -167,6 +176,16 @@ impl PodWorker {
             TaskOutcome::Success => {
                 self.waiting_reasons.remove(&key);
                 self.sandbox_failures = 0;
+            }
+            TaskOutcome::Started => {
+                self.waiting_reasons.remove(&key);
+                // A container starts with what is allocated.
+                self.mark_resized(pod, &[key]);
+            }
+            TaskOutcome::Resized(containers) => self.mark_resized(pod, &containers),
+            TaskOutcome::ResizeFailed(error) => {
+                self.retry_at.insert(key, Instant::now() + RESIZE_RETRY_DELAY);
+                self.mark_resize_failed(pod, error);
             }
             TaskOutcome::Waiting(waiting) => {
                 self.retry_at.insert(key.clone(), Instant::now() + self.retry_delay(pod, &key, &waiting));

@@ -67,6 +67,28 @@ impl CriClient {
         response.status.ok_or(CriError::Incomplete { method: "ContainerStatus", field: "status" })
     }
 
+    /// Changes the resources of a running container.
+    pub async fn update_container_resources(
+        &self,
+        id: &str,
+        resources: types::LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        let request = types::UpdateContainerResourcesRequest {
+            container_id: id.into(),
+            linux: Some(resources),
+            ..Default::default()
+        };
+        let call = async move { self.runtime_service().update_container_resources(request).await };
+        call_with_deadline("UpdateContainerResources", CALL_TIMEOUT, call).await.map(drop)
+    }
+
+    /// Makes the runtime write a container's log to its path again, after the file was renamed.
+    pub async fn reopen_container_log(&self, id: &str) -> Result<(), CriError> {
+        let request = types::ReopenContainerLogRequest { container_id: id.into() };
+        let call = async move { self.runtime_service().reopen_container_log(request).await };
+        call_with_deadline("ReopenContainerLog", CALL_TIMEOUT, call).await.map(drop)
+    }
+
     /// Prepares a streaming exec; returns the URL of the runtime's streaming server.
     pub async fn prepare_exec(&self, request: types::ExecRequest) -> Result<String, CriError> {
         Ok(call_with_deadline("Exec", CALL_TIMEOUT, async move { self.runtime_service().exec(request).await })
