@@ -43,6 +43,7 @@ mod machine_info;
 mod metrics;
 mod node_registration;
 mod pod_actions;
+mod pod_metadata;
 mod pod_sandbox;
 mod pod_spec;
 mod pod_status;

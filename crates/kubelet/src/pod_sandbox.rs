@@ -174,7 +174,6 @@ pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -
             sysctls: sysctls.map(|sysctl| (normalize_sysctl_name(&sysctl.name), sysctl.value.clone())).collect(),
             ..Default::default()
         }),
-        ..Default::default()
     }
 }
 

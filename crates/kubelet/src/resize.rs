@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use serde::{Deserialize, Serialize};
 
-use crate::{context, pod_spec::is_sidecar};
+use crate::{pod_metadata, pod_spec::is_sidecar};
 
 /// Name of the checkpoint below the pod's directory.
 const CHECKPOINT: &str = "allocated_resources.json";
@@ -60,7 +60,7 @@ impl PodAllocation {
         let loaded = serde_json::from_slice(&text);
         loaded
             .inspect_err(|error| {
-                tracing::warn!(pod = context::format_pod(pod), %error, "kubelet: resize checkpoint unreadable");
+                tracing::warn!(pod = pod_metadata::format_pod(pod), %error, "kubelet: resize checkpoint unreadable");
             })
             .ok()
     }
@@ -113,7 +113,7 @@ fn with_resources(pod: &Pod, resources: &ContainerResources) -> Pod {
 }
 
 fn checkpoint_path(root_dir: &Path, pod: &Pod) -> PathBuf {
-    root_dir.join("pods").join(context::pod_uid(pod)).join(CHECKPOINT)
+    root_dir.join("pods").join(pod_metadata::pod_uid(pod)).join(CHECKPOINT)
 }
 
 /// Returns the containers that can be resized: regular ones and sidecars.

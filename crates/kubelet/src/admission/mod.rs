@@ -62,7 +62,7 @@ impl PodAdmission {
             check_app_armor(spec)?;
             predicates::check_predicates(self, pod, spec, node)?;
         }
-        let uid = crate::context::pod_uid(pod).to_string();
+        let uid = crate::pod_metadata::pod_uid(pod).to_string();
         let held = AdmittedPod {
             requests: crate::resources::pod_requests(spec),
             host_ports: predicates::host_ports(spec).collect(),
@@ -74,7 +74,7 @@ impl PodAdmission {
     /// Sets aside the resources that a resized pod asks for, or says why it waits.
     pub fn resize_pod(&mut self, pod: &Pod) -> Result<(), PendingResize> {
         let Some(spec) = &pod.spec else { return Ok(()) };
-        let uid = crate::context::pod_uid(pod);
+        let uid = crate::pod_metadata::pod_uid(pod);
         let held = self.admitted.remove(uid).unwrap_or_default();
         let outcome = predicates::check_resize(self, spec);
         let requests = match &outcome {
