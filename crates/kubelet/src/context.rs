@@ -18,6 +18,10 @@ use crate::{admission::PodAdmission, resources::NodeResources, runtime_status::P
 
 /// Clients, informers and immutable facts about the node.
 pub struct KubeletContext {
+    /// Start of this kubelet.
+    pub start_time: jiff::Timestamp,
+    /// The node's name.
+    pub node_name: String,
     /// The node's IP.
     pub node_ip: IpAddr,
     /// Root of the pod directories `pods/<uid>`.
@@ -82,6 +86,8 @@ impl KubeletContext {
         let client = client::transport::in_process_client(tower::service_fn(reject), "test");
         let informers = client::SharedInformerFactory::new(client.clone(), tokio_util::sync::CancellationToken::new());
         Self {
+            start_time: jiff::Timestamp::UNIX_EPOCH,
+            node_name: "test".into(),
             node_ip: std::net::Ipv4Addr::LOCALHOST.into(),
             root_dir: "/nonexistent".into(),
             pod_logs_dir: "/nonexistent".into(),

@@ -38,6 +38,7 @@ mod hooks;
 mod hosts;
 mod http_handler;
 mod images;
+mod log_rotation;
 mod logs;
 mod machine_info;
 mod metrics;
@@ -60,6 +61,7 @@ mod security_context;
 mod server;
 mod status_writer;
 mod streams;
+mod summary;
 mod termination_message;
 mod unsupported;
 mod volumes;
@@ -166,6 +168,8 @@ async fn run_components(
         pods: SharedInformer::start(Api::all(client.clone()), own, shutdown.clone()),
         services: SharedInformer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
         changes: tokio::sync::broadcast::channel(256).0,
+        start_time: jiff::Timestamp::now(),
+        node_name: config.node_name,
         node_ip: config.node_ip,
         root_dir: config.root_dir,
         pod_logs_dir: config.pod_logs_dir,
@@ -182,7 +186,8 @@ async fn run_components(
     tokio::join!(
         registration.run(shutdown.clone()),
         component_server::serve_https(Arc::new(api), listener, config.tls, shutdown.clone()),
-        pod_workers::run_pod_workers(kubelet, shutdown),
+        shutdown.run_until_cancelled(log_rotation::run_log_rotation(kubelet.clone())),
+        pod_workers::run_pod_workers(kubelet, shutdown.clone()),
     );
     Ok(())
 }

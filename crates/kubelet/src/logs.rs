@@ -2,7 +2,7 @@
 //!
 //! A followed log is read when its file changes and ends with the container.
 
-use std::{io::SeekFrom, path::Path, sync::Arc};
+use std::{io::SeekFrom, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -30,6 +30,9 @@ use crate::{
 /// Maximum line length; runtimes split lines at 16 KiB.
 const MAX_LINE_LENGTH: u64 = 1 << 20;
 const TAIL_BLOCK_SIZE: u64 = 64 << 10;
+/// Waits for the new file of a rotated log.
+const REOPEN_ATTEMPTS: usize = 20;
+const REOPEN_DELAY: Duration = Duration::from_millis(100);
 
 /// Options of a log request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -170,7 +173,8 @@ struct LogReader {
 impl LogReader {
     async fn run(self, mut file: File) -> std::io::Result<()> {
         let mut changes = self.kubelet.changes.subscribe();
-        let watch = self.options.follow.then(|| FileWatch::new(Path::new(&self.record.status.log_path))).transpose()?;
+        let mut watch =
+            self.options.follow.then(|| FileWatch::new(Path::new(&self.record.status.log_path))).transpose()?;
         if let Some(lines) = self.options.tail {
             let start = tail_start(&mut file, lines).await?;
             file.seek(SeekFrom::Start(start)).await?;
@@ -187,6 +191,12 @@ impl LogReader {
                     return Ok(());
                 }
             }
+            if self.options.follow
+                && let Some((new_file, new_watch)) = self.open_rotated(file.get_ref()).await?
+            {
+                (file, watch) = (BufReader::new(new_file), Some(new_watch));
+                continue;
+            }
             let Some(watch) = watch.as_ref().filter(|_| !ended) else { return Ok(()) };
             // One more pass reads what was written before the container exited.
             ended = !self.is_running().await;
@@ -200,6 +210,26 @@ impl LogReader {
                 () = self.sender.closed() => return Ok(()),
             }
         }
+    }
+
+    /// Opens the log that replaced the one being read.
+    async fn open_rotated(&self, current: &File) -> std::io::Result<Option<(File, FileWatch)>> {
+        let path = Path::new(&self.record.status.log_path);
+        let mut latest = tokio::fs::metadata(path).await;
+        for _ in 0..REOPEN_ATTEMPTS {
+            if latest.is_ok() {
+                break;
+            }
+            // Between its renaming and the runtime's new file there is none.
+            tokio::time::sleep(REOPEN_DELAY).await;
+            latest = tokio::fs::metadata(path).await;
+        }
+        let Ok(latest) = latest else { return Ok(None) };
+        if latest.ino() == current.metadata().await?.ino() {
+            return Ok(None);
+        }
+        let watch = FileWatch::new(path)?;
+        Ok(Some((File::open(path).await?, watch)))
     }
 
     async fn is_running(&self) -> bool {

@@ -139,17 +139,18 @@ fn nanos_to_seconds(nanoseconds: u64) -> f64 {
 
 /// Usage of the node.
 #[derive(Debug, PartialEq)]
-struct NodeUsage {
+pub struct NodeUsage {
     /// Cumulative CPU seconds.
-    cpu: f64,
+    pub cpu: f64,
     /// Working set in bytes.
-    memory: u64,
+    pub memory: u64,
     /// Timestamp in nanoseconds.
-    at: i64,
+    pub at: i64,
 }
 
 impl NodeUsage {
-    fn read() -> std::io::Result<Self> {
+    /// Reads the kernel's numbers.
+    pub fn read() -> std::io::Result<Self> {
         let (stat, meminfo) = (std::fs::read_to_string("/proc/stat")?, std::fs::read_to_string("/proc/meminfo")?);
         let at = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or_default();
         let unknown = || std::io::Error::other("the kernel's numbers are in no known form");

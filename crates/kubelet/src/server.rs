@@ -2,13 +2,18 @@
 //!
 //! Client certificates are verified by TLS; everything else is checked by [`KubeletAuth`].
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use component_server::{HttpsHandler, UserInfo};
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use k8s_openapi::api::core::v1::Pod;
+use runtime::cri::types::ContainerState;
 use rustls::pki_types::CertificateDer;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -16,7 +21,9 @@ use crate::{
     context::KubeletContext,
     http_handler::{QueryParameters, ResponseBody, text_response},
     logs, metrics, resource_metrics,
+    runtime_status::labels,
     streams::{self, StreamKind},
+    summary,
 };
 
 /// The kubelet's API.
@@ -63,6 +70,11 @@ async fn handle_request(
         (&Method::GET, ["healthz"]) => text_response(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => list_pods(&kubelet),
         (&Method::GET, ["metrics"]) => text_response(StatusCode::OK, &metrics::render_metrics(&kubelet.pods.list())),
+        (&Method::GET, ["runningpods"]) => running_pods(&kubelet).await,
+        (&Method::GET, ["stats", "summary"]) => match summary::collect_summary(&kubelet, &kubelet.node_name).await {
+            Ok(summary) => json_response(&summary),
+            Err(error) => text_response(StatusCode::INTERNAL_SERVER_ERROR, &error.message()),
+        },
         (&Method::GET, ["metrics", "resource"]) => {
             text_response(StatusCode::OK, &resource_metrics::render_resource_metrics(&kubelet.cri).await)
         }
@@ -102,8 +114,33 @@ fn has_uid(kubelet: &KubeletContext, namespace: &str, name: &str, uid: &str) -> 
 fn list_pods(kubelet: &KubeletContext) -> Response<ResponseBody> {
     let items: Vec<Arc<Pod>> = kubelet.pods.list();
     let items: Vec<&Pod> = items.iter().map(|pod| &**pod).collect();
-    let list = serde_json::json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items });
-    let mut response = text_response(StatusCode::OK, &list.to_string());
+    json_response(&json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items }))
+}
+
+/// Lists the pods whose containers run, as the runtime knows them.
+async fn running_pods(kubelet: &KubeletContext) -> Response<ResponseBody> {
+    let containers = match kubelet.cri.list_containers(HashMap::new()).await {
+        Ok(containers) => containers,
+        Err(error) => return text_response(StatusCode::INTERNAL_SERVER_ERROR, &error.message()),
+    };
+    let mut pods: BTreeMap<[String; 3], Vec<Value>> = BTreeMap::new();
+    for container in containers.iter().filter(|container| container.state == ContainerState::ContainerRunning as i32) {
+        let label = |name: &str| container.labels.get(name).cloned().unwrap_or_default();
+        let image = container.image.as_ref().map_or("", |image| image.image.as_str());
+        let pod = [labels::POD_NAMESPACE, labels::POD_NAME, labels::POD_UID].map(label);
+        let entry = json!({ "name": label(labels::CONTAINER), "image": image, "resources": {} });
+        pods.entry(pod).or_default().push(entry);
+    }
+    let pod = |([namespace, name, uid], containers): ([String; 3], Vec<Value>)| {
+        json!({ "metadata": { "name": name, "namespace": namespace, "uid": uid, "creationTimestamp": null },
+            "spec": { "containers": containers }, "status": {} })
+    };
+    let items: Vec<Value> = pods.into_iter().map(pod).collect();
+    json_response(&json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items }))
+}
+
+fn json_response(value: &Value) -> Response<ResponseBody> {
+    let mut response = text_response(StatusCode::OK, &value.to_string());
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
 }

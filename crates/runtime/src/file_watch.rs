@@ -1,4 +1,4 @@
-//! Watches a log file for writes with inotify.
+//! Watches a log file for writes and rotation with inotify.
 
 use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path};
 
@@ -13,13 +13,13 @@ impl FileWatch {
     #[allow(unsafe_code)]
     pub fn new(path: &Path) -> io::Result<Self> {
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY)?;
+        inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVE_SELF)?;
         // SAFETY: the descriptor is owned by the value that is registered, so it is open until that is dropped.
         let registered = unsafe { AsyncFd::register(watch) };
         Ok(Self(registered.map_err(io::Error::from)?))
     }
 
-    /// Waits until the file was written since the last call or since the watch began.
+    /// Waits until the file was written or renamed since the last call or since the watch began.
     pub async fn wait_for_change(&self) -> io::Result<()> {
         let mut ready = self.0.readable().await?;
         let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];

@@ -21,6 +21,7 @@ fn pod_fields_take_effect() {
     start_ephemeral_container(&cluster);
     resize_in_place(&cluster);
     probe_grpc_server(&cluster);
+    report_usage(&cluster, &node);
 }
 
 /// A pod, and what it must come to.
@@ -406,4 +407,22 @@ fn probe_grpc_server(cluster: &TestCluster) {
         let events = cluster.kubectl("get events --field-selector involvedObject.name=grpc,reason=Unhealthy").stdout;
         if events.contains("Readiness probe failed: ") { Ok(()) } else { Err(events) }
     });
+}
+
+/// The kubelet's summary and list of running pods name a pod that runs.
+fn report_usage(cluster: &TestCluster, node: &str) {
+    let read = |path: &str| -> Value {
+        let text = cluster.kubectl(&format!("get --raw /api/v1/nodes/{node}/proxy/{path}")).expect_success();
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let summary = read("stats/summary");
+    let pods = summary["pods"].as_array().expect("pods");
+    let pod = pods.iter().find(|pod| pod["podRef"]["name"] == "quality-of-service").expect("the pod");
+    let container = pod["containers"].as_array().expect("containers").iter().find(|one| one["name"] == "c");
+    assert!(container.is_some_and(|one| one["memory"]["workingSetBytes"].as_u64() > Some(0)), "{pod}");
+    assert!(summary["node"]["fs"]["capacityBytes"].as_u64() > Some(0), "{summary}");
+    let running = read("runningpods/");
+    let names: Vec<_> =
+        running["items"].as_array().expect("items").iter().map(|pod| &pod["metadata"]["name"]).collect();
+    assert!(names.contains(&&json!("quality-of-service")), "{names:?}");
 }
