@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use kube::Resource;
+use crate::cached_view::CachedView;
 
 /// `namespace/name`; the namespace is empty for cluster-scoped resources.
 type ObjectKey = Arc<str>;
@@ -30,7 +30,7 @@ impl<K> Default for Indexer<K> {
     }
 }
 
-impl<K: Resource> Indexer<K> {
+impl<K: CachedView> Indexer<K> {
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.objects.get(format!("{namespace}/{name}").as_str()).cloned()
     }
@@ -44,8 +44,8 @@ impl<K: Resource> Indexer<K> {
     }
 
     fn observe_version(&mut self, object: &K) {
-        let version = object.meta().resource_version.as_deref().and_then(|text| text.parse().ok());
-        self.latest_resource_version = self.latest_resource_version.max(version.unwrap_or(0));
+        let version = object.resource_version().parse().unwrap_or(0);
+        self.latest_resource_version = self.latest_resource_version.max(version);
     }
 
     pub(crate) fn add_index(&mut self, name: &'static str, values: IndexFunc<K>) {
@@ -75,7 +75,7 @@ impl<K: Resource> Indexer<K> {
         self.objects.insert(key, new.clone());
         match old {
             None => vec![ResourceEvent::Added(new)],
-            Some(old) if old.meta().uid == new.meta().uid => vec![ResourceEvent::Updated { old, new }],
+            Some(old) if old.uid() == new.uid() => vec![ResourceEvent::Updated { old, new }],
             Some(old) => vec![ResourceEvent::Deleted(old), ResourceEvent::Added(new)],
         }
     }
@@ -125,18 +125,18 @@ impl<K> StoreIndex<K> {
     }
 }
 
-fn object_key<K: Resource>(object: &K) -> ObjectKey {
-    let meta = object.meta();
-    format!("{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or("")).into()
+fn object_key<K: CachedView>(object: &K) -> ObjectKey {
+    let (namespace, name) = object.namespace_and_name();
+    format!("{namespace}/{name}").into()
 }
 
-fn is_same_version<K: Resource>(old: &K, new: &K) -> bool {
-    let (old, new) = (old.meta(), new.meta());
-    old.uid == new.uid && old.resource_version.is_some() && old.resource_version == new.resource_version
+fn is_same_version<K: CachedView>(old: &K, new: &K) -> bool {
+    let version = new.resource_version();
+    old.uid() == new.uid() && !version.is_empty() && old.resource_version() == version
 }
 
 /// A change of the cache, delivered to handlers after the cache has it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum ResourceEvent<K> {
     /// The object is new to the cache.
     Added(Arc<K>),
@@ -149,6 +149,16 @@ pub enum ResourceEvent<K> {
     },
     /// The object was deleted; this is its last known state.
     Deleted(Arc<K>),
+}
+
+impl<K> Clone for ResourceEvent<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added(object) => Self::Added(object.clone()),
+            Self::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
+            Self::Deleted(object) => Self::Deleted(object.clone()),
+        }
+    }
 }
 
 impl<K> ResourceEvent<K> {

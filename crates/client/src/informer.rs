@@ -6,14 +6,12 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    fmt,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     runtime::{WatchStreamExt, watcher},
@@ -23,20 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use panics::contain_panic_sync;
 
-use crate::indexer::{Indexer, ResourceEvent};
+pub use crate::cached_view::CachedObject;
+use crate::{
+    cached_view::CachedView,
+    indexer::{Indexer, ResourceEvent},
+};
 
 /// Delay before a handler that panicked is called again; doubles up to 64 times.
 const HANDLER_RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// An object type that an informer can cache.
-pub trait CachedObject:
-    Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static
-{
-}
-impl<K> CachedObject for K where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static
-{
-}
 
 type EventHandler<K> = Arc<dyn Fn(&ResourceEvent<K>) + Send + Sync>;
 
@@ -58,9 +50,9 @@ impl<K> Clone for SharedInformer<K> {
     }
 }
 
-impl<K: CachedObject> SharedInformer<K> {
+impl<K: CachedView> SharedInformer<K> {
     /// Starts watching in the background until `shutdown`.
-    pub fn start(api: Api<K>, config: watcher::Config, shutdown: CancellationToken) -> Self {
+    pub fn start(api: Api<K::Object>, config: watcher::Config, shutdown: CancellationToken) -> Self {
         let informer = Self::new_idle();
         let events = watcher(api, config.streaming_lists()).default_backoff();
         let follower = informer.clone();
@@ -126,30 +118,28 @@ impl<K: CachedObject> SharedInformer<K> {
         }
     }
 
-    async fn process_events(&self, events: impl Stream<Item = watcher::Result<watcher::Event<K>>>) {
+    async fn process_events(&self, events: impl Stream<Item = watcher::Result<watcher::Event<K::Object>>>) {
         let mut events = pin!(events);
         let mut listed = Vec::new();
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => {
-                    self.handle_event(event.modify(|object| object.meta_mut().managed_fields = None), &mut listed)
-                }
-                Err(error) => tracing::warn!(kind = %K::kind(&()), %error, "informer: watch failed, retrying"),
+                Ok(event) => self.handle_event(event, &mut listed),
+                Err(error) => tracing::warn!(kind = %K::Object::kind(&()), %error, "informer: watch failed, retrying"),
             }
         }
     }
 
     /// Applies one watch event; `listed` collects the objects of a list in progress.
-    pub(crate) fn handle_event(&self, event: watcher::Event<K>, listed: &mut Vec<K>) {
+    pub(crate) fn handle_event(&self, event: watcher::Event<K::Object>, listed: &mut Vec<K>) {
         match event {
             watcher::Event::Init => listed.clear(),
-            watcher::Event::InitApply(object) => listed.push(object),
+            watcher::Event::InitApply(object) => listed.push(K::from_object(object)),
             watcher::Event::InitDone => {
                 self.apply_change(|cache| cache.replace_all(std::mem::take(listed)));
                 self.shared.synced.send_replace(true);
             }
-            watcher::Event::Apply(object) => self.apply_change(|cache| cache.apply_object(object)),
-            watcher::Event::Delete(object) => self.apply_change(|cache| cache.delete_object(object)),
+            watcher::Event::Apply(object) => self.apply_change(|cache| cache.apply_object(K::from_object(object))),
+            watcher::Event::Delete(object) => self.apply_change(|cache| cache.delete_object(K::from_object(object))),
         }
     }
 
@@ -163,8 +153,9 @@ impl<K: CachedObject> SharedInformer<K> {
 
     /// Calls a handler. After a panic it is called again with the object's then current state, after a back-off.
     fn call_handler(&self, handler: &EventHandler<K>, event: &ResourceEvent<K>, failures: u32) {
-        let key = ObjectName(event.object().meta());
-        if contain_panic_sync("informer", format_args!("{} {key}", K::kind(&())), || handler(event)).is_ok() {
+        let (namespace, name) = event.object().namespace_and_name();
+        let key = format_args!("{} {namespace}/{name}", K::Object::kind(&()));
+        if contain_panic_sync("informer", key, || handler(event)).is_ok() {
             return;
         }
         let (state, handler, event) = (Arc::downgrade(&self.shared), handler.clone(), event.clone());
@@ -174,8 +165,7 @@ impl<K: CachedObject> SharedInformer<K> {
             let Some(shared) = state.upgrade() else { return };
             let informer = SharedInformer { shared };
             let _delivering = informer.lock_handlers();
-            let meta = event.object().meta();
-            let (namespace, name) = (meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""));
+            let (namespace, name) = event.object().namespace_and_name();
             let event = informer.get(namespace, name).map_or(event.clone(), ResourceEvent::Added);
             informer.call_handler(&handler, &event, failures + 1);
         });
@@ -187,15 +177,6 @@ impl<K: CachedObject> SharedInformer<K> {
 
     fn lock_handlers(&self) -> MutexGuard<'_, Vec<EventHandler<K>>> {
         self.shared.handlers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// An object's namespace and name, for logs.
-struct ObjectName<'a>(&'a ObjectMeta);
-
-impl fmt::Display for ObjectName<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.0.namespace.as_deref().unwrap_or(""), self.0.name.as_deref().unwrap_or(""))
     }
 }
 
@@ -219,7 +200,7 @@ impl SharedInformerFactory {
     }
 
     /// Returns the informer for `K` in all namespaces.
-    pub fn informer_for<K: CachedObject>(&self) -> SharedInformer<K> {
+    pub fn informer_for<K: CachedView>(&self) -> SharedInformer<K> {
         let mut started = self.started.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let informer = started.entry(TypeId::of::<K>()).or_insert_with(|| {
             Box::new(SharedInformer::<K>::start(

@@ -5,11 +5,13 @@
 //! ([`transport::client_from_kubeconfig`]) or calls the API server's service in this process
 //! ([`transport::in_process_client`]): same requests, same handler chain.
 
+mod cached_view;
 pub mod certificates;
 pub mod consistency_store;
 pub mod errors;
 mod event_correlator;
 pub mod event_recorder;
+pub mod event_series_recorder;
 pub mod expectations;
 mod indexer;
 pub mod informer;
@@ -23,9 +25,11 @@ pub mod tolerations;
 pub mod transport;
 pub mod work_queue;
 
+pub use cached_view::CachedView;
 pub use consistency_store::{CONSISTENCY_RECHECK, ConsistencyStore};
 pub use errors::ApiErrorExt;
 pub use event_recorder::EventRecorder;
+pub use event_series_recorder::{EventSeriesRecorder, NewEvent};
 pub use expectations::ControllerExpectations;
 pub use indexer::ResourceEvent;
 pub use informer::{SharedInformer, SharedInformerFactory};

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     arguments::{DownArguments, StatusArguments, UpArguments},
     caller::CallingUser,
-    down, kube_apiserver, kube_controller_manager, screen, status, store_commands, up,
+    down, kube_apiserver, kube_controller_manager, kube_scheduler, screen, status, store_commands, up,
 };
 
 /// Kubernetes in one binary.
@@ -37,6 +37,7 @@ enum Subcommands {
     Store(store_commands::StoreCommands),
     KubeApiserver(KubeApiserverArguments),
     KubeControllerManager(KubeControllerManagerArguments),
+    KubeScheduler(KubeSchedulerArguments),
 }
 
 /// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
@@ -57,6 +58,15 @@ pub struct KubeControllerManagerArguments {
     arguments: Vec<String>,
 }
 
+/// The scheduler alone, with upstream's flags; `ferry kube-scheduler --help` lists them
+#[derive(Clone, Debug, Args)]
+#[command(name = "kube-scheduler", disable_help_flag = true)]
+pub struct KubeSchedulerArguments {
+    /// Upstream's flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<String>,
+}
+
 /// Parses the arguments, does what they say, and turns the outcome into an exit code.
 pub fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
@@ -64,6 +74,7 @@ pub fn main() -> ExitCode {
     match started_as_component().as_deref() {
         Some("kube-apiserver") => return kube_apiserver::run_command(std::env::args().skip(1)),
         Some("kube-controller-manager") => return kube_controller_manager::run_command(std::env::args().skip(1)),
+        Some("kube-scheduler") => return kube_scheduler::run_command(std::env::args().skip(1)),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
             return ExitCode::FAILURE;
@@ -79,6 +90,7 @@ pub fn main() -> ExitCode {
         Subcommands::KubeControllerManager(arguments) => {
             return kube_controller_manager::run_command(arguments.arguments);
         }
+        Subcommands::KubeScheduler(arguments) => return kube_scheduler::run_command(arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);

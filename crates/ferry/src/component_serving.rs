@@ -51,6 +51,8 @@ pub struct ComponentServingOptions {
     auth: DelegatedAuthConfig,
     /// Kubeconfigs of the reviews, if they are not the component's.
     authentication_kubeconfig: Option<PathBuf>,
+    /// Renders `/metrics`.
+    pub metrics: fn() -> String,
 }
 
 impl ComponentServingOptions {
@@ -87,6 +89,7 @@ impl ComponentServingOptions {
                 denied_ttl: given.duration("authorization-webhook-cache-unauthorized-ttl")?,
             },
             authentication_kubeconfig: path("authentication-kubeconfig").or_else(|| path("authorization-kubeconfig")),
+            metrics: client::metrics::render_component_metrics,
         })
     }
 
@@ -112,8 +115,7 @@ impl ComponentServingOptions {
         let verifier = apiserver::client_verifier(&config);
         let tls = self.tls_config(component, verifier.clone())?;
         let auth = DelegatedAuth::new(client.clone(), self.auth);
-        let metrics = client::metrics::render_component_metrics;
-        let endpoints = ComponentEndpoints::new(auth, self.always_allow_paths, metrics, configz);
+        let endpoints = ComponentEndpoints::new(auth, self.always_allow_paths, self.metrics, configz);
         let server = Arc::new(ServedComponent { endpoints, client_ca: RwLock::new(self.client_ca.clone()), verifier });
         if let Some(certificate) = self.certificate {
             components.start("certificate reload", |shutdown| async move {

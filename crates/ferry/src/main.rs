@@ -18,6 +18,7 @@ mod flags;
 mod instance;
 mod kube_apiserver;
 mod kube_controller_manager;
+mod kube_scheduler;
 mod kubeconfig;
 mod log;
 mod network;

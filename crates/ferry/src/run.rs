@@ -283,10 +283,8 @@ async fn start_controllers_and_scheduler(
     };
     let manager = in_process_client(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
     let planner = in_process_client(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
+    let host = options.node_name.clone();
     let options = controller_options(options, pki);
-    // One set of informers for both, started on first use; it lives as long as the controllers' component, which ends
-    // last.
-    let (share, shared) = std::sync::mpsc::channel();
     let accounts = server.clone();
     let client_of = move |account: &'static str| {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
@@ -296,8 +294,6 @@ async fn start_controllers_and_scheduler(
     components.start("controllers", |shutdown| {
         let elector = elector(&manager, "kube-controller-manager");
         let informers = SharedInformerFactory::new(manager, shutdown.clone());
-        // The receiver is read below, before it can be dropped.
-        let _ = share.send(informers.clone());
         let lead = move |term| {
             let client_of = Arc::new(client_of.clone());
             controllers::run_controllers(client_of, informers.clone(), options.clone(), term)
@@ -307,10 +303,17 @@ async fn start_controllers_and_scheduler(
             Ok(())
         }
     });
-    let informers = shared.recv().context("informers")?;
     let elector = elector(&planner, "kube-scheduler");
     components.start("scheduler", |shutdown| async move {
-        let lead = |term| scheduler::run_scheduler(planner.clone(), informers.clone(), term);
+        let lead = |term| {
+            let options = scheduler::SchedulerOptions { host: host.clone(), ..Default::default() };
+            let run = scheduler::run_scheduler(planner.clone(), options, term);
+            async move {
+                if let Err(error) = run.await {
+                    tracing::error!(%error, "scheduler: invalid configuration");
+                }
+            }
+        };
         elector.run(shutdown, lead).await;
         Ok(())
     });

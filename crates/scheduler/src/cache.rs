@@ -1,138 +1,200 @@
-//! The scheduler cache: nodes, their resources, and assigned or assumed pods.
+//! The scheduler cache: nodes with their bound and assumed pods, from which snapshots are made.
+//!
+//! A pod that was assigned a node is *assumed* until the informer delivers it as bound, so that the next cycle sees it.
+//! Invariant: a pod is on at most one node, the one in `pods`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use crate::{
+    node_tree::NodeTree,
+    snapshot::Snapshot,
+    views::node_info::{ImageState, NodeInfo, NodeView, next_generation},
+    views::pod_info::PodInfo,
+};
 
-use crate::resources::ResourceAmounts;
-
-/// A pod with the values that the scheduling cycle reads.
-#[derive(Clone, Debug)]
-pub(crate) struct PodInfo {
-    pub(crate) pod: Arc<Pod>,
-    pub(crate) requests: ResourceAmounts,
-    pub(crate) requests_for_score: ResourceAmounts,
-    pub(crate) ports: Vec<HostPort>,
-}
-
-/// A host port of a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostPort {
-    pub(crate) ip: String,
-    pub(crate) protocol: String,
-    pub(crate) port: i32,
-}
-
-impl PodInfo {
-    pub(crate) fn new(pod: Arc<Pod>) -> Self {
-        let (requests, requests_for_score) =
-            (ResourceAmounts::from_pod_requests(&pod), ResourceAmounts::from_pod_requests_for_score(&pod));
-        let ports = host_ports(&pod);
-        Self { pod, requests, requests_for_score, ports }
-    }
-}
-
-fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let Some(spec) = &pod.spec else { return Vec::new() };
-    let sidecars =
-        spec.init_containers.iter().flatten().filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
-    let requested = ports.filter(|port| port.host_port.is_some_and(|port| port > 0));
-    requested
-        .map(|port| HostPort {
-            ip: port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".into()),
-            protocol: port.protocol.clone().unwrap_or_else(|| "TCP".into()),
-            port: port.host_port.unwrap_or(0),
-        })
-        .collect()
-}
-
-/// A node and its pods. Invariant: the requested amounts are the sums over `pods`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NodeInfo {
-    /// Absent while pods of an unobserved node are known.
-    pub(crate) node: Option<Arc<Node>>,
-    pub(crate) allocatable: ResourceAmounts,
-    pub(crate) requested: ResourceAmounts,
-    pub(crate) requested_for_score: ResourceAmounts,
-    /// By uid.
-    pub(crate) pods: HashMap<String, PodInfo>,
-}
-
-impl NodeInfo {
-    pub(crate) fn set_node(&mut self, node: Arc<Node>) {
-        self.allocatable =
-            ResourceAmounts::from_list(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
-        self.node = Some(node);
-    }
-
-    pub(crate) fn add_pod(&mut self, uid: String, pod: PodInfo) {
-        self.requested.add(&pod.requests);
-        self.requested_for_score.add(&pod.requests_for_score);
-        self.pods.insert(uid, pod);
-    }
-
-    fn remove_pod(&mut self, uid: &str) {
-        if let Some(pod) = self.pods.remove(uid) {
-            self.requested.subtract(&pod.requests);
-            self.requested_for_score.subtract(&pod.requests_for_score);
-        }
-    }
-}
-
-/// All nodes. Invariant: a pod is on at most one node, the one in `assigned`.
+/// Nodes and pods.
 #[derive(Default)]
-pub(crate) struct SchedulerCache {
-    nodes: BTreeMap<String, NodeInfo>,
-    /// Node name by pod uid.
-    assigned: HashMap<String, String>,
+pub struct SchedulerCache {
+    nodes: HashMap<Arc<str>, CachedNode>,
+    tree: NodeTree,
+    pods: HashMap<Arc<str>, CachedPod>,
+    images: HashMap<Arc<str>, Arc<ImageState>>,
+    /// Names of nodes that changed since the last snapshot.
+    changed: HashSet<Arc<str>>,
+    /// Whether nodes came, went or changed their zone since the last snapshot.
+    order_changed: bool,
+}
+
+struct CachedNode {
+    info: Arc<NodeInfo>,
+    /// Pods of a node that was not observed yet or was deleted are kept.
+    exists: bool,
+}
+
+struct CachedPod {
+    pod: Arc<PodInfo>,
+    is_assumed: bool,
+}
+
+/// A pod could not be assumed because the cache has it.
+#[derive(Debug, thiserror::Error)]
+#[error("pod {uid}({key}) is in the cache, so can't be assumed")]
+pub struct AlreadyCached {
+    uid: Arc<str>,
+    key: String,
 }
 
 impl SchedulerCache {
-    /// Returns the existing nodes.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &NodeInfo)> {
-        self.nodes.iter().filter(|(_, info)| info.node.is_some()).map(|(name, info)| (name.as_str(), info))
-    }
-
-    pub(crate) fn set_node(&mut self, name: &str, node: Arc<Node>) {
-        self.nodes.entry(name.into()).or_default().set_node(node);
-    }
-
-    /// Removes a node; its pods may outlive the Node object.
-    pub(crate) fn remove_node(&mut self, name: &str) {
-        if let Some(info) = self.nodes.get_mut(name) {
-            info.node = None;
+    /// Brings a snapshot up to date.
+    pub fn update_snapshot(&mut self, snapshot: &mut Snapshot) {
+        if std::mem::take(&mut self.order_changed) {
+            let names = self.tree.list();
+            let nodes = names.iter().filter_map(|name| self.nodes.get(name)).map(|node| node.info.clone());
+            *snapshot = Snapshot::from_nodes(nodes.collect());
+            self.changed.clear();
+            return;
         }
-        self.remove_if_empty(name);
+        let changed = std::mem::take(&mut self.changed);
+        let nodes = changed.iter().filter_map(|name| self.nodes.get(name)).filter(|node| node.exists);
+        snapshot.replace_nodes(nodes.map(|node| node.info.clone()));
+        // The set keeps its capacity.
+        self.changed = changed;
+        self.changed.clear();
     }
 
-    /// Adds a pod to a node, whether bound or assumed.
-    pub(crate) fn add_pod(&mut self, uid: &str, node: &str, pod: PodInfo) {
-        self.remove_pod(uid);
-        self.nodes.entry(node.into()).or_default().add_pod(uid.into(), pod);
-        self.assigned.insert(uid.into(), node.into());
+    /// Makes the next snapshot a whole one.
+    pub fn request_full_snapshot(&mut self) {
+        self.order_changed = true;
     }
 
-    /// Removes a pod that terminated or could not be bound; returns whether it was present.
-    pub(crate) fn remove_pod(&mut self, uid: &str) -> bool {
-        let Some(node) = self.assigned.remove(uid) else { return false };
-        if let Some(info) = self.nodes.get_mut(&node) {
-            info.remove_pod(uid);
+    /// Adds or updates a node and returns it with its pods.
+    pub fn set_node(&mut self, view: Arc<NodeView>) -> Arc<NodeInfo> {
+        self.order_changed |= self.tree.set_node(&view);
+        let name = view.name.clone();
+        self.release_images(&name);
+        let images = self.claim_images(&view);
+        self.change_node(&name, |node| {
+            node.exists = true;
+            let info = Arc::make_mut(&mut node.info);
+            (info.node, info.images) = (view, images);
+        });
+        self.nodes.get(&name).map(|node| node.info.clone()).unwrap_or_default()
+    }
+
+    /// Removes a node; its pods stay until they are deleted.
+    pub fn remove_node(&mut self, name: &Arc<str>) {
+        self.order_changed |= self.tree.remove_node(name);
+        self.release_images(name);
+        if self.nodes.contains_key(name) {
+            self.change_node(name, |node| {
+                node.exists = false;
+                Arc::make_mut(&mut node.info).images = Arc::default();
+            });
+            self.drop_empty_node(name);
         }
-        self.remove_if_empty(&node);
+    }
+
+    /// Assumes a pod on the node of its view.
+    pub fn assume_pod(&mut self, pod: Arc<PodInfo>) -> Result<(), AlreadyCached> {
+        if self.pods.contains_key(&pod.uid) {
+            return Err(AlreadyCached { uid: pod.uid.clone(), key: pod.key() });
+        }
+        self.insert_pod(pod, true);
+        Ok(())
+    }
+
+    /// Removes an assumed pod that could not be bound; a bound one stays.
+    pub fn forget_pod(&mut self, uid: &str) {
+        if self.pods.get(uid).is_some_and(|cached| cached.is_assumed) {
+            self.remove_pod(uid);
+        }
+    }
+
+    /// Adds or updates a bound pod; confirms it if it was assumed.
+    pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
+        self.remove_pod(&pod.uid);
+        self.insert_pod(pod, false);
+    }
+
+    /// Removes a pod; returns whether it was there.
+    pub fn remove_pod(&mut self, uid: &str) -> bool {
+        let Some(cached) = self.pods.remove(uid) else { return false };
+        let Some(name) = cached.pod.node_name.clone() else { return true };
+        self.change_node(&name, |node| {
+            Arc::make_mut(&mut node.info).remove_pod(uid);
+        });
+        self.drop_empty_node(&name);
         true
     }
 
-    pub(crate) fn contains_pod(&self, uid: &str) -> bool {
-        self.assigned.contains_key(uid)
+    /// Whether the pod is assumed and not observed as bound yet.
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|cached| cached.is_assumed)
     }
 
-    fn remove_if_empty(&mut self, name: &str) {
-        if self.nodes.get(name).is_some_and(|info| info.node.is_none() && info.pods.is_empty()) {
+    /// Returns a pod as the cache has it.
+    pub fn pod(&self, uid: &str) -> Option<Arc<PodInfo>> {
+        self.pods.get(uid).map(|cached| cached.pod.clone())
+    }
+
+    /// Numbers of nodes, pods and assumed pods.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let assumed = self.pods.values().filter(|cached| cached.is_assumed).count();
+        (self.tree.len(), self.pods.len(), assumed)
+    }
+
+    fn insert_pod(&mut self, pod: Arc<PodInfo>, is_assumed: bool) {
+        let Some(name) = pod.node_name.clone() else { return };
+        self.pods.insert(pod.uid.clone(), CachedPod { pod: pod.clone(), is_assumed });
+        self.change_node(&name, |node| Arc::make_mut(&mut node.info).add_pod(pod));
+    }
+
+    fn change_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut CachedNode)) {
+        let node = self.nodes.entry(name.clone()).or_insert_with(|| {
+            let view = Arc::new(NodeView::with_name(name.clone()));
+            CachedNode { info: Arc::new(NodeInfo::new(view)), exists: false }
+        });
+        change(node);
+        Arc::make_mut(&mut node.info).generation = next_generation();
+        self.changed.insert(name.clone());
+    }
+
+    fn drop_empty_node(&mut self, name: &Arc<str>) {
+        if self.nodes.get(name).is_some_and(|node| !node.exists && node.info.pods.is_empty()) {
             self.nodes.remove(name);
+        }
+    }
+
+    fn claim_images(&mut self, view: &NodeView) -> Arc<[(Arc<str>, Arc<ImageState>)]> {
+        let mut images: Vec<_> = view
+            .images
+            .iter()
+            .map(|(name, size)| {
+                let state = self.images.entry(name.clone());
+                let state = state.or_insert_with(|| Arc::new(ImageState { size: *size, nodes: AtomicI64::new(0) }));
+                (name.clone(), state.clone())
+            })
+            .collect();
+        images.sort_by(|(a, _), (b, _)| a.cmp(b));
+        images.dedup_by(|(a, _), (b, _)| a == b);
+        images.iter().for_each(|(_, state)| {
+            state.nodes.fetch_add(1, Ordering::Relaxed);
+        });
+        images.into()
+    }
+
+    fn release_images(&mut self, name: &Arc<str>) {
+        let Some(node) = self.nodes.get(name) else { return };
+        for (image, state) in node.info.images.iter() {
+            if state.nodes.fetch_sub(1, Ordering::Relaxed) <= 1 {
+                self.images.remove(image);
+            }
         }
     }
 }
@@ -143,42 +205,67 @@ mod tests {
 
     use super::*;
 
-    fn pod(cpu: &str) -> PodInfo {
-        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
-        PodInfo::new(Arc::new(serde_json::from_value(json!({"spec": spec})).unwrap()))
+    fn pod(uid: &str, node: &str, cpu: &str) -> Arc<PodInfo> {
+        let spec = json!({"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
+        let pod = json!({"metadata": {"name": uid, "uid": uid}, "spec": spec});
+        Arc::new(PodInfo::from_pod(&serde_json::from_value(pod).unwrap()))
     }
 
-    fn used(cache: &SchedulerCache, name: &str) -> i64 {
-        cache.nodes().find(|(node, _)| *node == name).map_or(-1, |(_, info)| info.requested.get("cpu"))
+    fn node(name: &str) -> Arc<NodeView> {
+        let images = json!([{"names": ["nginx:1"], "sizeBytes": 5}]);
+        let node = json!({"metadata": {"name": name}, "status": {"images": images}});
+        Arc::new(NodeView::from_node(&serde_json::from_value(node).unwrap()))
     }
 
-    #[test]
-    fn pods_are_moved_and_removed() {
-        let mut cache = SchedulerCache::default();
-        cache.set_node("a", Arc::default());
-        cache.set_node("b", Arc::default());
-        cache.add_pod("1", "a", pod("1"));
-        cache.add_pod("2", "a", pod("2"));
-        assert_eq!((used(&cache, "a"), used(&cache, "b")), (3000, 0));
-        cache.add_pod("1", "b", pod("1"));
-        assert_eq!((used(&cache, "a"), used(&cache, "b")), (2000, 1000));
-        assert!(cache.remove_pod("2") && !cache.remove_pod("2"));
-        assert_eq!(used(&cache, "a"), 0);
+    /// Updates the snapshot and renders it as `name=milli-cpu`.
+    fn check(cache: &mut SchedulerCache, snapshot: &mut Snapshot, expected: &str) {
+        cache.update_snapshot(snapshot);
+        let nodes = snapshot.nodes().iter().map(|info| format!("{}={}", info.name(), info.requested.milli_cpu));
+        assert_eq!(nodes.collect::<Vec<_>>().join(" "), expected);
     }
 
     #[test]
-    fn pods_may_be_observed_before_and_after_their_node() {
-        let mut cache = SchedulerCache::default();
-        cache.add_pod("1", "a", pod("1"));
-        assert_eq!(cache.nodes().count(), 0);
-        cache.set_node("a", Arc::default());
-        assert_eq!(used(&cache, "a"), 1000);
-        cache.remove_node("a");
-        assert_eq!(used(&cache, "a"), -1);
-        cache.set_node("a", Arc::default());
-        assert_eq!(used(&cache, "a"), 1000);
-        cache.remove_node("a");
+    fn snapshot_follows_nodes_and_pods() {
+        let (mut cache, mut snapshot) = (SchedulerCache::default(), Snapshot::default());
+        cache.set_pod(pod("1", "a", "1"));
+        check(&mut cache, &mut snapshot, "");
+        cache.set_node(node("a"));
+        cache.set_node(node("b"));
+        check(&mut cache, &mut snapshot, "a=1000 b=0");
+        cache.assume_pod(pod("2", "b", "2")).unwrap();
+        assert!(cache.assume_pod(pod("2", "b", "2")).is_err() && cache.is_assumed("2"));
+        check(&mut cache, &mut snapshot, "a=1000 b=2000");
+        cache.forget_pod("2");
+        cache.forget_pod("1");
+        check(&mut cache, &mut snapshot, "a=1000 b=0");
+        cache.set_pod(pod("1", "b", "3"));
+        check(&mut cache, &mut snapshot, "a=0 b=3000");
+        cache.remove_node(&"b".into());
+        check(&mut cache, &mut snapshot, "a=0");
+        cache.set_node(node("b"));
+        check(&mut cache, &mut snapshot, "a=0 b=3000");
         cache.remove_pod("1");
-        assert!(cache.nodes.is_empty() && cache.assigned.is_empty());
+        check(&mut cache, &mut snapshot, "a=0 b=0");
+    }
+
+    #[test]
+    fn images_count_their_nodes() {
+        let mut cache = SchedulerCache::default();
+        let first = cache.set_node(node("a"));
+        cache.set_node(node("b"));
+        cache.set_node(node("b"));
+        let count = || first.image("nginx:1").map(|image| image.nodes.load(Ordering::Relaxed));
+        assert_eq!(count(), Some(2));
+        cache.remove_node(&"b".into());
+        assert_eq!(count(), Some(1));
+    }
+
+    #[test]
+    fn snapshot_is_not_changed_by_later_changes() {
+        let (mut cache, mut snapshot) = (SchedulerCache::default(), Snapshot::default());
+        cache.set_node(node("a"));
+        cache.update_snapshot(&mut snapshot);
+        cache.set_pod(pod("1", "a", "1"));
+        assert!(snapshot.nodes()[0].pods.is_empty());
     }
 }

@@ -1,113 +1,204 @@
-//! Informer event handlers: update the cache and the scheduling queue.
+//! Informer event handlers: feed the cache and the queue, and tell the queue what may have made pods schedulable.
 
 use std::sync::Arc;
 
-use client::ResourceEvent;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt;
+use client::{CachedView, ResourceEvent, SharedInformer};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    DEFAULT_SCHEDULER_NAME, Scheduler,
-    cache::PodInfo,
-    scheduling_queue::{ClusterEvent, QueuedPodInfo},
+    framework::cluster_event::{
+        ActionType, ClusterEvent, EventObject, EventResource, ObjectChange, node_update_events, pod_update_events,
+    },
+    handle::SchedulerHandle,
+    metrics::METRICS,
+    queue::pod_change,
+    views::node_info::NodeView,
+    views::pod_info::PodInfo,
 };
 
-impl Scheduler {
-    /// Feeds the cache and the queue from the informers until this scheduler stops.
-    pub(crate) fn add_event_handlers(self: &Arc<Self>) {
+/// Handles events for the pods of some scheduler names, until the scheduler stops.
+pub struct EventHandlers {
+    /// The shared parts of the scheduler.
+    pub handle: Arc<SchedulerHandle>,
+    /// The scheduler names of the profiles.
+    pub profiles: Vec<Arc<str>>,
+    /// Cancelled when the scheduler stops; informers may outlive it.
+    pub shutdown: CancellationToken,
+}
+
+impl EventHandlers {
+    /// Adds the handlers to all informers.
+    pub fn add_all(self: &Arc<Self>) {
+        let objects = &self.handle.objects;
+        self.add(&self.handle.nodes.clone(), |this, event| this.handle_node(event));
+        self.add(&self.handle.pods.clone(), |this, event| this.handle_pod(event));
+        self.add_object(&objects.volumes, EventResource::PersistentVolume, EventObject::PersistentVolume);
+        self.add_object(&objects.claims, EventResource::PersistentVolumeClaim, EventObject::PersistentVolumeClaim);
+        self.add_object(&objects.storage_classes, EventResource::StorageClass, EventObject::StorageClass);
+        self.add_object(&objects.csi_nodes, EventResource::CsiNode, EventObject::CsiNode);
+        self.add_object(&objects.csi_drivers, EventResource::CsiDriver, EventObject::CsiDriver);
+        self.add_object(&objects.capacities, EventResource::CsiStorageCapacity, EventObject::CsiStorageCapacity);
+        self.add_object(&objects.attachments, EventResource::VolumeAttachment, EventObject::VolumeAttachment);
+        self.add_object(&objects.resource_claims, EventResource::ResourceClaim, EventObject::ResourceClaim);
+        self.add_object(&objects.resource_slices, EventResource::ResourceSlice, EventObject::ResourceSlice);
+        self.add_object(objects.device_classes.informer(), EventResource::DeviceClass, EventObject::DeviceClass);
+    }
+
+    fn add<K: CachedView>(
+        self: &Arc<Self>,
+        informer: &SharedInformer<K>,
+        handler: impl Fn(&Self, &ResourceEvent<K>) + Send + Sync + 'static,
+    ) {
         let this = self.clone();
-        self.nodes.add_event_handler(move |event| {
+        informer.add_event_handler(move |event| {
             if !this.shutdown.is_cancelled() {
-                this.handle_node_event(event);
-            }
-        });
-        let this = self.clone();
-        self.pods.add_event_handler(move |event| {
-            if !this.shutdown.is_cancelled() {
-                this.handle_pod_event(event);
+                handler(&this, event);
             }
         });
     }
 
-    fn handle_node_event(&self, event: &ResourceEvent<Node>) {
-        let (name, node) = (event.object().name_any(), event.object());
-        let matters = match event {
-            ResourceEvent::Added(_) => true,
-            ResourceEvent::Updated { old, new } => scheduling_properties(old) != scheduling_properties(new),
-            ResourceEvent::Deleted(_) => {
-                self.lock_cache().remove_node(&name);
-                return;
-            }
+    /// Moves pods on every change of a resource.
+    fn add_object<K: CachedView>(
+        self: &Arc<Self>,
+        informer: &SharedInformer<K>,
+        resource: EventResource,
+        object: fn(ObjectChange<K>) -> EventObject,
+    ) {
+        self.add(informer, move |this, event| {
+            let (change, action) = match event.clone() {
+                ResourceEvent::Added(new) => (ObjectChange { old: None, new: Some(new) }, ActionType::ADD),
+                ResourceEvent::Updated { old, new } => {
+                    (ObjectChange { old: Some(old), new: Some(new) }, ActionType::UPDATE)
+                }
+                ResourceEvent::Deleted(old) => (ObjectChange { old: Some(old), new: None }, ActionType::DELETE),
+            };
+            this.handle.queue.move_pods_on_event(ClusterEvent::new(resource, action), object(change), None);
+        });
+    }
+
+    fn handle_node(&self, event: &ResourceEvent<NodeView>) {
+        let (old, new) = match event.clone() {
+            ResourceEvent::Added(new) => (None, Some(new)),
+            ResourceEvent::Updated { old, new } => (Some(old), Some(new)),
+            ResourceEvent::Deleted(old) => (Some(old), None),
         };
-        self.lock_cache().set_node(&name, node.clone());
-        if matters {
-            self.queue.move_pods_on_event(ClusterEvent::NodeChanged);
-        }
-    }
-
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>) {
-        let pod = event.object();
-        let uid = pod.metadata.uid.as_deref().unwrap_or("");
-        let is_gone = matches!(event, ResourceEvent::Deleted(_)) || is_pod_terminal(pod);
-        match assigned_node(pod) {
-            _ if is_gone => self.forget_pod(uid),
-            Some(node) => {
-                self.queue.delete_pod(uid);
-                self.lock_cache().add_pod(uid, node, PodInfo::new(pod.clone()));
+        let events = match (&old, &new) {
+            (None, _) => vec![ClusterEvent::new(EventResource::Node, ActionType::ADD)],
+            (_, None) => vec![ClusterEvent::new(EventResource::Node, ActionType::DELETE)],
+            (Some(old), Some(new)) => node_update_events(old, new),
+        };
+        {
+            let mut cache = self.handle.lock_cache();
+            match (&old, &new) {
+                (_, Some(new)) => drop(cache.set_node(new.clone())),
+                (Some(old), None) => cache.remove_node(&old.name),
+                (None, None) => {}
             }
-            None if !needs_scheduling(pod) => self.queue.delete_pod(uid),
-            None => match event {
-                ResourceEvent::Updated { old, new } if needs_scheduling(old) && !is_scheduling_update(old, new) => {}
-                ResourceEvent::Updated { .. } => self.queue.update_pod(queued_pod_info(pod)),
-                _ => self.queue.add_pod(queued_pod_info(pod)),
-            },
+            METRICS.set_cache_size(cache.counts());
+        }
+        for event in events {
+            let object = EventObject::Node(ObjectChange { old: old.clone(), new: new.clone() });
+            self.handle.queue.move_pods_on_event(event, object, None);
         }
     }
 
-    fn forget_pod(&self, uid: &str) {
-        self.queue.delete_pod(uid);
-        if self.lock_cache().remove_pod(uid) {
-            self.queue.move_pods_on_event(ClusterEvent::PodDeleted);
+    fn handle_pod(&self, event: &ResourceEvent<PodInfo>) {
+        match event {
+            ResourceEvent::Added(pod) if is_assigned(pod) => self.add_assigned(pod),
+            ResourceEvent::Added(pod) if self.is_responsible(pod) => self.handle.queue.add_pod(pod.clone()),
+            ResourceEvent::Updated { old, new } => self.update_pod(old, new),
+            ResourceEvent::Deleted(pod) if pod.node_name.is_some() => self.delete_assigned(pod),
+            ResourceEvent::Deleted(pod) => self.delete_waiting(pod),
+            ResourceEvent::Added(_) => {}
         }
+    }
+
+    fn update_pod(&self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
+        match (is_assigned(old), is_assigned(new)) {
+            (true, false) => self.delete_assigned(old),
+            (true, true) => self.update_assigned(old, new),
+            (false, true) => {
+                self.add_assigned(new);
+                if self.is_responsible(old) {
+                    self.handle.queue.delete_pod(&old.uid);
+                }
+            }
+            // The pod ended without ever having a node.
+            (false, false) if new.is_terminal => self.delete_waiting(old),
+            (false, false) if self.is_responsible(old) => self.update_waiting(old, new),
+            (false, false) => {}
+        }
+    }
+
+    fn add_assigned(&self, pod: &Arc<PodInfo>) {
+        self.handle.lock_cache().set_pod(pod.clone());
+        let object = pod_change(None, Some(pod.clone()));
+        self.handle.queue.move_pods_on_event(ClusterEvent::ASSIGNED_POD_ADD, object, None);
+    }
+
+    fn update_assigned(&self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
+        self.handle.lock_cache().set_pod(new.clone());
+        for event in pod_update_events(old, new) {
+            let object = pod_change(Some(old.clone()), Some(new.clone()));
+            self.handle.queue.move_pods_on_event(event, object, None);
+        }
+    }
+
+    fn delete_assigned(&self, pod: &Arc<PodInfo>) {
+        self.handle.lock_cache().remove_pod(&pod.uid);
+        let object = pod_change(Some(pod.clone()), None);
+        self.handle.queue.move_pods_on_event(ClusterEvent::ASSIGNED_POD_DELETE, object, None);
+    }
+
+    fn update_waiting(&self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
+        if self.handle.lock_cache().is_assumed(&new.uid) {
+            if new.is_deleting && !old.is_deleting {
+                self.delete_assumed(&new.uid);
+            }
+            return;
+        }
+        self.handle.queue.update_pod(old, new);
+        if old.nominated_node_name.is_some() && old.nominated_node_name != new.nominated_node_name {
+            self.release_nomination(old);
+        }
+    }
+
+    fn delete_waiting(&self, pod: &Arc<PodInfo>) {
+        if !self.is_responsible(pod) {
+            return;
+        }
+        self.handle.queue.delete_pod(&pod.uid);
+        if self.handle.lock_cache().is_assumed(&pod.uid) {
+            self.delete_assumed(&pod.uid);
+        } else if pod.nominated_node_name.is_some() {
+            self.release_nomination(pod);
+        }
+    }
+
+    /// Frees what a pod uses that is deleted between its assumption and its binding, which will fail.
+    fn delete_assumed(&self, uid: &str) {
+        let Some(assumed) = self.handle.lock_cache().pod(uid) else { return };
+        if !self.handle.waiting_pods.reject(uid, "", "pod is being deleted") {
+            self.handle.lock_cache().forget_pod(uid);
+        }
+        let object = pod_change(Some(assumed), None);
+        self.handle.queue.move_pods_on_event(ClusterEvent::ASSIGNED_POD_DELETE, object, None);
+    }
+
+    /// Pods of at most the same priority counted a nominated pod as if it was on its node.
+    fn release_nomination(&self, pod: &Arc<PodInfo>) {
+        let priority = pod.priority();
+        let object = pod_change(Some(pod.clone()), None);
+        let is_concerned = |other: &PodInfo| other.priority() <= priority;
+        self.handle.queue.move_pods_on_event(ClusterEvent::ASSIGNED_POD_DELETE, object, Some(&is_concerned));
+    }
+
+    fn is_responsible(&self, pod: &PodInfo) -> bool {
+        self.profiles.contains(&pod.class.scheduler_name) && !pod.is_terminal
     }
 }
 
-fn queued_pod_info(pod: &Pod) -> QueuedPodInfo {
-    let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
-    QueuedPodInfo::new(namespace, &pod.name_any(), pod.metadata.uid.as_deref().unwrap_or(""), priority)
-}
-
-/// Returns the node that the pod is bound to.
-pub(crate) fn assigned_node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|node| !node.is_empty())
-}
-
-/// Whether the pod's phase is terminal.
-fn is_pod_terminal(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
-}
-
-/// Whether this scheduler is to find a node for the pod now.
-pub(crate) fn needs_scheduling(pod: &Pod) -> bool {
-    let Some(spec) = &pod.spec else { return false };
-    assigned_node(pod).is_none()
-        && spec.scheduler_name.as_deref().is_none_or(|name| name == DEFAULT_SCHEDULER_NAME || name.is_empty())
-        && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
-        && pod.metadata.deletion_timestamp.is_none()
-        && !is_pod_terminal(pod)
-}
-
-/// Whether an update affects scheduling; status updates, such as our own condition, do not.
-fn is_scheduling_update(old: &Pod, new: &Pod) -> bool {
-    old.metadata.labels != new.metadata.labels || old.spec != new.spec
-}
-
-/// Returns the properties of a node that decide whether pods fit.
-fn scheduling_properties(node: &Node) -> impl PartialEq {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let conditions: Vec<_> = conditions.into_iter().flatten().map(|c| (c.type_.clone(), c.status.clone())).collect();
-    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.clone());
-    let spec = node.spec.as_ref().map(|spec| (spec.taints.clone(), spec.unschedulable));
-    (node.metadata.labels.clone(), spec, allocatable, conditions)
+/// Whether the pod occupies a node; one that has ended does not.
+fn is_assigned(pod: &PodInfo) -> bool {
+    pod.node_name.is_some() && !pod.is_terminal
 }

@@ -49,7 +49,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     ("panics", &[]),
     ("client", &["api", "panics"]),
     ("controllers", &["api", "authn", "client", "expressions"]),
-    ("scheduler", &["api", "client"]),
+    ("scheduler", &["api", "cel", "client"]),
     ("runtime", &["sys"]),
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),

@@ -1,42 +1,66 @@
-//! NodeResourcesBalancedAllocation: prefers nodes whose CPU and memory usage is balanced.
+//! NodeResourcesBalancedAllocation: favours nodes whose resources the pod brings into balance.
 
-use super::SchedulerPlugin;
-use crate::cache::{NodeInfo, PodInfo};
+use std::sync::Arc;
 
-pub(super) struct BalancedAllocation;
+use crate::{
+    config::plugin_args::BalancedAllocationArgs,
+    framework::{
+        cycle_state::CycleState,
+        extension_points::{CycleContext, Plugin, PreScorePlugin, ScorePlugin},
+        status::Status,
+    },
+    plugins::resource_scorers::{amount, balanced_score, resource_share},
+    views::node_info::NodeInfo,
+};
 
-impl SchedulerPlugin for BalancedAllocation {
-    fn score_node(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
-        let used = |name: &str| {
-            let (all, used) = (node.allocatable.get(name), node.requested.get(name) + pod.requests.get(name));
-            if all <= 0 { 1.0 } else { (used as f64 / all as f64).min(1.0) }
-        };
-        // The standard deviation of two values is half their difference.
-        let deviation = (used("cpu") - used("memory")).abs() / 2.0;
-        ((1.0 - deviation) * 100.0) as i64
-    }
+/// The plug-in.
+pub struct BalancedAllocation {
+    args: BalancedAllocationArgs,
+}
 
-    fn score_weight(&self) -> i64 {
-        1
+impl BalancedAllocation {
+    /// Creates the plug-in.
+    pub fn new(args: BalancedAllocationArgs) -> Self {
+        Self { args }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+impl Plugin for BalancedAllocation {
+    fn name(&self) -> &'static str {
+        "NodeResourcesBalancedAllocation"
+    }
 
-    use super::{super::tests, *};
+    fn as_pre_score(&self) -> Option<&dyn PreScorePlugin> {
+        Some(self)
+    }
 
-    #[test]
-    fn balanced_usage_scores_highest() {
-        let check = |cpu: &str, memory: &str, expected: i64| {
-            let node = tests::node(json!({"status": {"allocatable": {"cpu": "4", "memory": "1000Mi"}}}));
-            let requests = json!({"cpu": cpu, "memory": memory});
-            let pod = tests::pod(json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}));
-            assert_eq!(BalancedAllocation.score_node(&pod, &node), expected);
+    fn as_score(&self) -> Option<&dyn ScorePlugin> {
+        Some(self)
+    }
+}
+
+impl PreScorePlugin for BalancedAllocation {
+    /// Pods that request none of the resources do not change the balance.
+    fn pre_score(
+        &self,
+        cycle: CycleContext<'_>,
+        _state: &mut CycleState,
+        _nodes: &[Arc<NodeInfo>],
+    ) -> Result<bool, Status> {
+        let requests = &cycle.pod.class.requests.allocated;
+        Ok(self.args.resources.iter().any(|resource| amount(requests, &resource.name) != 0))
+    }
+}
+
+impl ScorePlugin for BalancedAllocation {
+    fn score(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<i64, Status> {
+        let requests = &cycle.pod.class.requests.allocated;
+        let share = |resource: &crate::config::plugin_args::ResourceSpec| {
+            resource_share(node, &resource.name, amount(requests, &resource.name), resource.weight, true)
         };
-        check("2", "500Mi", 100);
-        check("4", "0", 50);
-        check("2", "0", 75);
+        Ok(match self.args.resources.as_slice() {
+            [a, b] => balanced_score(&[share(a), share(b)]),
+            all => balanced_score(&all.iter().map(share).collect::<Vec<_>>()),
+        })
     }
 }

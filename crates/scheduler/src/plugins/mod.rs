@@ -1,109 +1,74 @@
-//! Scheduler plug-ins: one file each, registered in [`PLUGINS`].
+//! The plug-ins, one file or folder each, and the table that makes them by name.
 
-mod balanced_allocation;
-mod least_allocated;
-mod node_affinity;
-mod node_name;
-mod node_ports;
-mod node_resources_fit;
-mod node_unschedulable;
-mod selector_spread;
-mod taint_toleration;
-mod unsupported;
+pub mod balanced_allocation;
+pub mod default_binder;
+pub mod dynamic_resources;
+pub mod image_locality;
+pub mod inter_pod_affinity;
+pub mod node_affinity;
+pub mod node_declared_features;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources_fit;
+pub mod node_unschedulable;
+pub mod node_volume_limits;
+pub mod pod_topology_spread;
+pub mod priority_sort;
+pub mod resource_scorers;
+pub mod scheduling_gates;
+pub mod taint_toleration;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
+
+use std::sync::Arc;
 
 use crate::{
-    cache::{NodeInfo, PodInfo},
-    scheduling_queue::ClusterEvent,
+    config::{ConfigError, SchedulerProfile, plugin_args::NodeResourcesFitArgs},
+    framework::extension_points::Plugin,
+    handle::SchedulerHandle,
+    preemption::DefaultPreemption,
 };
 
-/// Reason for which no node can take a pod.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct PodRejection(pub(crate) String);
-
-/// A scheduler plug-in. Every extension point has a neutral default.
-pub(crate) trait SchedulerPlugin: Sync {
-    /// Rejects a pod for all nodes, once per cycle.
-    fn pre_filter(&self, _pod: &PodInfo) -> Result<(), PodRejection> {
-        Ok(())
-    }
-
-    /// Rejects a node for the pod, with upstream's reasons.
-    fn filter_node(&self, _pod: &PodInfo, _node: &NodeInfo) -> Result<(), Vec<String>> {
-        Ok(())
-    }
-
-    /// Events that may make a node pass that [`SchedulerPlugin::filter_node`] rejected.
-    fn events_to_register(&self) -> Vec<ClusterEvent> {
-        vec![ClusterEvent::NodeChanged]
-    }
-
-    /// Scores a node that passed all filters; unused if the weight is zero.
-    fn score_node(&self, _pod: &PodInfo, _node: &NodeInfo) -> i64 {
-        0
-    }
-
-    /// Normalization of this plug-in's scores.
-    fn score_normalization(&self) -> ScoreNormalization {
-        ScoreNormalization::Unchanged
-    }
-
-    /// Weight of this plug-in's score.
-    fn score_weight(&self) -> i64 {
-        0
-    }
-}
-
-/// Mapping of raw scores to zero through a hundred.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ScoreNormalization {
-    /// Scores are in range already.
-    Unchanged,
-    /// The highest raw score becomes a hundred.
-    Proportional,
-    /// The highest raw score becomes zero, zero becomes a hundred.
-    Reversed,
-}
-
-/// All plug-ins, in filter order.
-pub(crate) static PLUGINS: [&dyn SchedulerPlugin; 10] = [
-    &unsupported::UnsupportedFeatures,
-    &node_unschedulable::NodeUnschedulable,
-    &node_name::NodeName,
-    &taint_toleration::TaintToleration,
-    &node_affinity::NodeAffinity,
-    &node_ports::NodePorts,
-    &node_resources_fit::NodeResourcesFit,
-    &least_allocated::LeastAllocated,
-    &balanced_allocation::BalancedAllocation,
-    &selector_spread::SelectorSpread,
-];
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::Arc;
-
-    use serde_json::Value;
-
-    use super::*;
-
-    pub(crate) fn pod(pod: Value) -> PodInfo {
-        let mut pod = pod;
-        if pod["spec"]["containers"].is_null() {
-            pod["spec"]["containers"] = serde_json::json!([]);
+/// Makes a plug-in of a profile.
+pub fn new_plugin(
+    name: &str,
+    profile: &SchedulerProfile,
+    handle: &Arc<SchedulerHandle>,
+    ignored_resources: &[String],
+) -> Result<Arc<dyn Plugin>, ConfigError> {
+    let objects = || handle.objects.clone();
+    Ok(match name {
+        "SchedulingGates" => Arc::new(scheduling_gates::SchedulingGates),
+        "PrioritySort" => Arc::new(priority_sort::PrioritySort),
+        "NodeUnschedulable" => Arc::new(node_unschedulable::NodeUnschedulable),
+        "NodeName" => Arc::new(node_name::NodeName),
+        "TaintToleration" => Arc::new(taint_toleration::TaintToleration),
+        "NodeAffinity" => Arc::new(node_affinity::NodeAffinity::new(&profile.args(name)?)),
+        "NodePorts" => Arc::new(node_ports::NodePorts),
+        "NodeResourcesFit" => {
+            let mut args: NodeResourcesFitArgs = profile.args(name)?;
+            args.ignored_resources.extend_from_slice(ignored_resources);
+            Arc::new(node_resources_fit::NodeResourcesFit::new(args, objects().device_classes))
         }
-        PodInfo::new(Arc::new(serde_json::from_value(pod).unwrap()))
-    }
-
-    pub(crate) fn node(node: Value) -> NodeInfo {
-        let mut info = NodeInfo::default();
-        info.set_node(Arc::new(serde_json::from_value(node).unwrap()));
-        info
-    }
-
-    /// Checks the plug-in's reasons for the pod on the node; empty if accepted.
-    pub(crate) fn check(plugin: &dyn SchedulerPlugin, a_pod: Value, a_node: Value, expected: &str) {
-        let reasons = plugin.filter_node(&pod(a_pod.clone()), &node(a_node.clone())).err().unwrap_or_default();
-        assert_eq!(reasons.join("; "), expected, "{a_pod} on {a_node}");
-    }
+        "VolumeRestrictions" => Arc::new(volume_restrictions::VolumeRestrictions::new(objects().claims)),
+        "NodeVolumeLimits" => Arc::new(node_volume_limits::NodeVolumeLimits::new(objects())),
+        "VolumeBinding" => Arc::new(volume_binding::VolumeBinding::new(&profile.args(name)?, handle.clone())),
+        "VolumeZone" => Arc::new(volume_zone::VolumeZone::new(objects())),
+        "PodTopologySpread" => {
+            Arc::new(pod_topology_spread::PodTopologySpread::new(profile.args(name)?, objects().workloads))
+        }
+        "InterPodAffinity" => {
+            Arc::new(inter_pod_affinity::InterPodAffinity::new(profile.args(name)?, objects().namespaces))
+        }
+        "DynamicResources" => Arc::new(dynamic_resources::DynamicResources::new(&profile.args(name)?, handle.clone())),
+        "DefaultPreemption" => Arc::new(DefaultPreemption::new(profile.args(name)?, handle.clone())),
+        "NodeResourcesBalancedAllocation" => {
+            Arc::new(balanced_allocation::BalancedAllocation::new(profile.args(name)?))
+        }
+        "ImageLocality" => Arc::new(image_locality::ImageLocality),
+        "DefaultBinder" => Arc::new(default_binder::DefaultBinder::new(handle.client.clone())),
+        "NodeDeclaredFeatures" => Arc::new(node_declared_features::NodeDeclaredFeatures),
+        name => return Err(ConfigError::Invalid(format!("plugin {name:?} does not exist"))),
+    })
 }

@@ -1,34 +1,62 @@
-//! NodeName: rejects all nodes but the one that the pod names.
+//! NodeName: a pod that names its node fits there only.
 
-use kube::ResourceExt;
+use crate::{
+    framework::{
+        cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, QueueingHint},
+        cycle_state::CycleState,
+        extension_points::{CycleContext, EnqueueExtensions, FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult},
+        status::Status,
+    },
+    views::node_info::NodeInfo,
+    views::pod_info::PodInfo,
+};
 
-use super::SchedulerPlugin;
-use crate::cache::{NodeInfo, PodInfo};
+/// The plug-in.
+pub struct NodeName;
 
-pub(super) struct NodeName;
+impl Plugin for NodeName {
+    fn name(&self) -> &'static str {
+        "NodeName"
+    }
 
-impl SchedulerPlugin for NodeName {
-    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let requested = pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("");
-        let name = node.node.as_ref().map(|node| node.name_any()).unwrap_or_default();
-        match requested.is_empty() || requested == name {
+    fn as_pre_filter(&self) -> Option<&dyn PreFilterPlugin> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn FilterPlugin> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+}
+
+impl PreFilterPlugin for NodeName {
+    /// Spares the filter for pods without a node's name: all that wait.
+    fn pre_filter(&self, cycle: CycleContext<'_>, _state: &mut CycleState) -> Result<PreFilterResult, Status> {
+        Ok(match cycle.pod.node_name {
+            None => PreFilterResult::Skip,
+            Some(_) => PreFilterResult::AllNodes,
+        })
+    }
+}
+
+impl FilterPlugin for NodeName {
+    fn filter(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
+        match cycle.pod.node_name.as_ref().is_none_or(|name| name == node.name()) {
             true => Ok(()),
-            false => Err(vec!["node(s) didn't match the requested node name".into()]),
+            false => Err(Status::unresolvable("node(s) didn't match the requested node name")),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+impl EnqueueExtensions for NodeName {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(EventResource::Node, ActionType::ADD)]
+    }
 
-    use super::{super::tests::check, *};
-
-    #[test]
-    fn only_the_named_node_is_accepted() {
-        let node = json!({"metadata": {"name": "a"}});
-        check(&NodeName, json!({}), node.clone(), "");
-        check(&NodeName, json!({"spec": {"nodeName": "a"}}), node.clone(), "");
-        check(&NodeName, json!({"spec": {"nodeName": "b"}}), node, "node(s) didn't match the requested node name");
+    fn hint(&self, _event: ClusterEvent, _pod: &PodInfo, _object: &EventObject) -> QueueingHint {
+        QueueingHint::Queue
     }
 }

@@ -1,57 +1,68 @@
-//! NodePorts: rejects nodes on which a requested host port is in use.
+//! NodePorts: a pod needs its host ports free.
 
-use super::SchedulerPlugin;
 use crate::{
-    cache::{HostPort, NodeInfo, PodInfo},
-    scheduling_queue::ClusterEvent,
+    framework::{
+        cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, QueueingHint},
+        cycle_state::CycleState,
+        extension_points::{CycleContext, EnqueueExtensions, FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult},
+        status::Status,
+    },
+    views::host_ports::fits_ports,
+    views::node_info::NodeInfo,
+    views::pod_info::PodInfo,
 };
 
-pub(super) struct NodePorts;
+/// The plug-in.
+pub struct NodePorts;
 
-impl SchedulerPlugin for NodePorts {
-    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let taken = |requested: &HostPort| {
-            node.pods.values().any(|other| other.ports.iter().any(|port| ports_conflict(port, requested)))
-        };
-        match pod.ports.iter().any(taken) {
-            true => Err(vec!["node(s) didn't have free ports for the requested pod ports".into()]),
-            false => Ok(()),
+impl Plugin for NodePorts {
+    fn name(&self) -> &'static str {
+        "NodePorts"
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilterPlugin> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn FilterPlugin> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+}
+
+impl PreFilterPlugin for NodePorts {
+    fn pre_filter(&self, cycle: CycleContext<'_>, _state: &mut CycleState) -> Result<PreFilterResult, Status> {
+        Ok(match cycle.pod.class.host_ports.is_empty() {
+            true => PreFilterResult::Skip,
+            false => PreFilterResult::AllNodes,
+        })
+    }
+}
+
+impl FilterPlugin for NodePorts {
+    fn filter(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
+        match fits_ports(&cycle.pod.class.host_ports, &node.used_ports) {
+            true => Ok(()),
+            false => Err(Status::unschedulable("node(s) didn't have free ports for the requested pod ports")),
         }
     }
+}
 
+impl EnqueueExtensions for NodePorts {
     fn events_to_register(&self) -> Vec<ClusterEvent> {
-        vec![ClusterEvent::NodeChanged, ClusterEvent::PodDeleted]
+        vec![
+            ClusterEvent::new(EventResource::Pod, ActionType::DELETE),
+            ClusterEvent::new(EventResource::Node, ActionType::ADD),
+        ]
     }
-}
 
-/// Whether two ports conflict; the wildcard address conflicts with every address.
-fn ports_conflict(a: &HostPort, b: &HostPort) -> bool {
-    let any = |port: &HostPort| port.ip == "0.0.0.0";
-    a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || any(a) || any(b))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{super::tests, *};
-
-    #[test]
-    fn ports_conflict_by_number_protocol_and_address() {
-        let pod = |ip: &str, protocol: &str, port: i32| {
-            let port = json!({"containerPort": 80, "hostPort": port, "hostIP": ip, "protocol": protocol});
-            tests::pod(json!({"spec": {"containers": [{"name": "c", "ports": [port]}]}}))
-        };
-        let mut node = tests::node(json!({}));
-        node.add_pod("1".into(), pod("", "TCP", 80));
-        node.add_pod("2".into(), pod("10.0.0.1", "UDP", 53));
-        let check = |requested: PodInfo, free: bool| assert_eq!(NodePorts.filter_node(&requested, &node).is_ok(), free);
-        check(pod("", "TCP", 80), false);
-        check(pod("10.0.0.1", "TCP", 80), false);
-        check(pod("", "UDP", 80), true);
-        check(pod("", "TCP", 81), true);
-        check(pod("", "TCP", 0), true);
-        check(pod("10.0.0.2", "UDP", 53), true);
-        check(pod("", "UDP", 53), false);
+    fn hint(&self, _event: ClusterEvent, pod: &PodInfo, object: &EventObject) -> QueueingHint {
+        let EventObject::Pod(change) = object else { return QueueingHint::Queue };
+        let Some(deleted) = &change.old else { return QueueingHint::Skip };
+        let was_placed = deleted.node_name.is_some() || deleted.nominated_node_name.is_some();
+        QueueingHint::queue_if(was_placed && !fits_ports(&pod.class.host_ports, &deleted.class.host_ports))
     }
 }

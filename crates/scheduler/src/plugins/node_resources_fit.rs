@@ -1,67 +1,174 @@
-//! NodeResourcesFit: rejects nodes without the requested resources.
+//! NodeResourcesFit: a node must have what the pod requests, and is scored by how much of it is free or used.
 
-use super::SchedulerPlugin;
+use std::sync::Arc;
+
 use crate::{
-    cache::{NodeInfo, PodInfo},
-    scheduling_queue::ClusterEvent,
+    config::plugin_args::NodeResourcesFitArgs,
+    framework::{
+        cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, QueueingHint},
+        cycle_state::CycleState,
+        extension_points::{CycleContext, EnqueueExtensions, FilterPlugin, Plugin, ScorePlugin},
+        status::{Reasons, Status, StatusCode},
+    },
+    objects::device_classes::DeviceClassResolver,
+    plugins::resource_scorers::{fit_request, resource_share, score_by_strategy},
+    views::node_info::{NodeInfo, NodeView},
+    views::pod_info::{PodClass, PodInfo},
+    views::resources::{Resource, is_extended_resource},
 };
 
-pub(super) struct NodeResourcesFit;
+/// The plug-in.
+pub struct NodeResourcesFit {
+    args: NodeResourcesFitArgs,
+    device_classes: DeviceClassResolver,
+}
 
-impl SchedulerPlugin for NodeResourcesFit {
-    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let mut reasons = Vec::new();
-        let running = i64::try_from(node.pods.len()).unwrap_or(i64::MAX);
-        if running >= node.allocatable.get("pods") {
-            reasons.push("Too many pods".into());
-        }
-        for (name, requested) in pod.requests.iter() {
-            if requested > 0 && requested > node.allocatable.get(name) - node.requested.get(name) {
-                reasons.push(format!("Insufficient {name}"));
-            }
-        }
-        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+impl NodeResourcesFit {
+    /// Creates the plug-in. Extended resources that devices provide are left to `DynamicResources`.
+    pub fn new(args: NodeResourcesFitArgs, device_classes: DeviceClassResolver) -> Self {
+        Self { args, device_classes }
     }
 
-    fn events_to_register(&self) -> Vec<ClusterEvent> {
-        vec![ClusterEvent::NodeChanged, ClusterEvent::PodDeleted]
+    fn is_ignored(&self, name: &str) -> bool {
+        let group = name.split_once('/').map_or(name, |(group, _)| group);
+        is_extended_resource(name)
+            && (self.args.ignored_resources.iter().any(|ignored| ignored == name)
+                || self.args.ignored_resource_groups.iter().any(|ignored| ignored == group))
+    }
+
+    /// Whether devices provide a resource that the node does not have.
+    fn is_left_to_devices(&self, name: &str, allocatable: &Resource) -> bool {
+        allocatable.scalar(name) == 0 && self.device_classes.provides(name)
+    }
+
+    /// Returns why a pod with these requests does not fit: reasons, and whether an empty node would not do either.
+    fn insufficient_resources(&self, requests: &Resource, node: &NodeInfo) -> (Vec<String>, bool) {
+        let (allocatable, used) = (&node.node.allocatable, &node.requested);
+        let (mut reasons, mut is_unresolvable) = (Vec::new(), false);
+        if node.pods.len() as i64 + 1 > allocatable.allowed_pods {
+            reasons.push("Too many pods".to_owned());
+        }
+        let mut check = |name: &str, request: i64, total: i64, used: i64| {
+            if request > 0 && request > total - used {
+                reasons.push(format!("Insufficient {name}"));
+                is_unresolvable |= request > total;
+            }
+        };
+        check("cpu", requests.milli_cpu, allocatable.milli_cpu, used.milli_cpu);
+        check("memory", requests.memory, allocatable.memory, used.memory);
+        check("ephemeral-storage", requests.ephemeral_storage, allocatable.ephemeral_storage, used.ephemeral_storage);
+        for (name, request) in &requests.scalars {
+            if *request != 0 && !self.is_ignored(name) && !self.is_left_to_devices(name, allocatable) {
+                check(name, *request, allocatable.scalar(name), used.scalar(name));
+            }
+        }
+        (reasons, is_unresolvable)
+    }
+
+    /// Whether the pod fits on the node if no other pod is there.
+    fn fits_empty(&self, class: &PodClass, node: &Arc<NodeView>) -> bool {
+        self.insufficient_resources(&class.requests.of_spec, &NodeInfo::new(node.clone())).0.is_empty()
+    }
+
+    fn has_more(&self, class: &PodClass, old: &NodeView, new: &NodeView) -> bool {
+        let (requests, old, new) = (&class.requests.of_spec, &old.allocatable, &new.allocatable);
+        new.allowed_pods > old.allowed_pods
+            || requests.milli_cpu > 0 && new.milli_cpu > old.milli_cpu
+            || requests.memory > 0 && new.memory > old.memory
+            || requests.ephemeral_storage > 0 && new.ephemeral_storage > old.ephemeral_storage
+            || requests.scalars.iter().any(|(name, request)| {
+                *request != 0 && (new.scalar(name) > old.scalar(name) || self.is_left_to_devices(name, new))
+            })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::{super::tests, *};
-
-    fn requests(list: Value) -> Value {
-        json!({"spec": {"containers": [{"name": "c", "resources": {"requests": list}}]}})
+impl Plugin for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        "NodeResourcesFit"
     }
 
-    #[test]
-    fn insufficient_resources_are_listed() {
-        let allocatable = json!({"cpu": "2", "memory": "1Gi", "pods": "2", "example.com/gpu": "1"});
-        let node = json!({"status": {"allocatable": allocatable}});
-        let check = |list: Value, used: Value, expected: &str| {
-            let mut node = tests::node(node.clone());
-            node.add_pod("1".into(), tests::pod(requests(used)));
-            let reasons = NodeResourcesFit.filter_node(&tests::pod(requests(list)), &node).err().unwrap_or_default();
-            assert_eq!(reasons.join("; "), expected);
+    fn as_filter(&self) -> Option<&dyn FilterPlugin> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn ScorePlugin> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+}
+
+impl FilterPlugin for NodeResourcesFit {
+    fn filter(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
+        let (reasons, is_unresolvable) = self.insufficient_resources(&cycle.pod.class.requests.of_spec, node);
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let code = if is_unresolvable { StatusCode::UnschedulableAndUnresolvable } else { StatusCode::Unschedulable };
+        let reasons = Reasons::Many(reasons.into_iter().map(Into::into).collect());
+        Err(Status { code, reasons, plugin: "" })
+    }
+}
+
+impl ScorePlugin for NodeResourcesFit {
+    fn score(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<i64, Status> {
+        let strategy = &self.args.scoring_strategy;
+        let requests = &cycle.pod.class.requests;
+        let share = |resource: &crate::config::plugin_args::ResourceSpec| {
+            let request = fit_request(requests, &resource.name);
+            resource_share(node, &resource.name, request, resource.weight, false)
         };
-        check(json!({"cpu": "2"}), json!({}), "");
-        check(json!({"cpu": "1"}), json!({"cpu": "1001m"}), "Insufficient cpu");
-        check(json!({"cpu": "999m"}), json!({"cpu": "1001m"}), "");
-        check(json!({"cpu": "3", "memory": "2Gi"}), json!({}), "Insufficient cpu; Insufficient memory");
-        check(json!({"example.com/gpu": "1"}), json!({"example.com/gpu": "1"}), "Insufficient example.com/gpu");
-        check(json!({"example.com/fpga": "1"}), json!({}), "Insufficient example.com/fpga");
-        check(json!({"ephemeral-storage": "1"}), json!({}), "Insufficient ephemeral-storage");
-        check(json!({"example.com/fpga": "0"}), json!({}), "");
+        // Two resources are the default; more need not be fast.
+        Ok(match strategy.resources.as_slice() {
+            [a, b] => score_by_strategy(strategy, &[share(a), share(b)]),
+            all => score_by_strategy(strategy, &all.iter().map(share).collect::<Vec<_>>()),
+        })
+    }
+}
+
+impl EnqueueExtensions for NodeResourcesFit {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![
+            ClusterEvent::new(EventResource::Pod, ActionType::DELETE.or(ActionType::UPDATE_POD_SCALE_DOWN)),
+            ClusterEvent::new(EventResource::Node, ActionType::ADD.or(ActionType::UPDATE_NODE_ALLOCATABLE)),
+            ClusterEvent::new(EventResource::DeviceClass, ActionType::ADD.or(ActionType::UPDATE)),
+        ]
     }
 
-    #[test]
-    fn pod_count_is_limited() {
-        let node = json!({"status": {"allocatable": {"pods": "0"}}});
-        tests::check(&NodeResourcesFit, json!({}), node, "Too many pods");
-        tests::check(&NodeResourcesFit, json!({}), json!({"status": {"allocatable": {"pods": "1"}}}), "");
+    fn hint(&self, _event: ClusterEvent, pod: &PodInfo, object: &EventObject) -> QueueingHint {
+        QueueingHint::queue_if(match object {
+            EventObject::Pod(change) => match (&change.old, &change.new) {
+                (Some(old), None) => old.node_name.is_some() || old.nominated_node_name.is_some(),
+                (_, Some(new)) if new.uid == pod.uid => true,
+                (Some(old), Some(new)) => new.node_name.is_some() && frees_requested(pod, old, new),
+                _ => true,
+            },
+            EventObject::Node(change) => match (&change.old, &change.new) {
+                (old, Some(new)) => {
+                    self.fits_empty(&pod.class, new)
+                        && old.as_ref().is_none_or(|old| self.has_more(&pod.class, old, new))
+                }
+                _ => false,
+            },
+            EventObject::DeviceClass(change) => {
+                let names = |class: &Arc<_>| DeviceClassResolver::resource_names(class);
+                let (old, new) = (change.old.as_ref().map(names), change.new.as_ref().map(names));
+                old != new
+                    && new.is_some_and(|names| names.iter().any(|name| pod.class.requests.of_spec.has_scalar(name)))
+            }
+            _ => true,
+        })
     }
+}
+
+/// Whether a pod that was scaled down frees a resource that the waiting pod requests.
+fn frees_requested(pod: &PodInfo, old: &PodInfo, new: &PodInfo) -> bool {
+    let requests = &pod.class.requests.allocated;
+    let (old, new) = (&old.class.requests.allocated, &new.class.requests.allocated);
+    requests.milli_cpu != 0 && old.milli_cpu > new.milli_cpu
+        || requests.memory != 0 && old.memory > new.memory
+        || requests.ephemeral_storage != 0 && old.ephemeral_storage > new.ephemeral_storage
+        || requests.scalars.iter().any(|(name, amount)| *amount != 0 && old.scalar(name) > new.scalar(name))
 }

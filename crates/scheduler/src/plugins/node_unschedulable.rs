@@ -1,33 +1,74 @@
-//! NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the taint.
+//! NodeUnschedulable: nodes with `spec.unschedulable` take only pods that tolerate it.
 
-use super::{SchedulerPlugin, taint_toleration::tolerates_taint};
-use crate::cache::{NodeInfo, PodInfo};
+use std::sync::{Arc, LazyLock};
 
-pub(super) struct NodeUnschedulable;
+use crate::{
+    framework::{
+        cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, QueueingHint},
+        cycle_state::CycleState,
+        extension_points::{CycleContext, EnqueueExtensions, FilterPlugin, Plugin},
+        status::Status,
+    },
+    views::node_info::NodeInfo,
+    views::pod_info::{PodClass, PodInfo},
+    views::taints::{NodeTaint, TaintEffect, tolerates_taint},
+};
 
-impl SchedulerPlugin for NodeUnschedulable {
-    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let cordoned = node.node.as_ref().and_then(|node| node.spec.as_ref()?.unschedulable) == Some(true);
-        if cordoned && !tolerates_taint(&pod.pod, "node.kubernetes.io/unschedulable", "", "NoSchedule") {
-            return Err(vec!["node(s) were unschedulable".into()]);
-        }
-        Ok(())
+/// The plug-in.
+pub struct NodeUnschedulable;
+
+impl Plugin for NodeUnschedulable {
+    fn name(&self) -> &'static str {
+        "NodeUnschedulable"
+    }
+
+    fn as_filter(&self) -> Option<&dyn FilterPlugin> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// Whether pods of the class tolerate unschedulable nodes.
+fn tolerates_unschedulable(class: &PodClass) -> bool {
+    static TAINT: LazyLock<NodeTaint> = LazyLock::new(|| NodeTaint {
+        key: Arc::from("node.kubernetes.io/unschedulable"),
+        value: Arc::from(""),
+        effect: TaintEffect::NoSchedule,
+    });
+    tolerates_taint(&class.tolerations, &TAINT)
+}
 
-    use super::{super::tests::check, *};
+impl FilterPlugin for NodeUnschedulable {
+    fn filter(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
+        match !node.node.is_unschedulable || tolerates_unschedulable(&cycle.pod.class) {
+            true => Ok(()),
+            false => Err(Status::unresolvable("node(s) were unschedulable")),
+        }
+    }
+}
 
-    #[test]
-    fn cordoned_node_requires_a_toleration() {
-        let cordoned = json!({"spec": {"unschedulable": true}});
-        check(&NodeUnschedulable, json!({}), json!({}), "");
-        check(&NodeUnschedulable, json!({}), cordoned.clone(), "node(s) were unschedulable");
-        let tolerant =
-            json!({"spec": {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}});
-        check(&NodeUnschedulable, tolerant, cordoned, "");
+impl EnqueueExtensions for NodeUnschedulable {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![
+            ClusterEvent::new(EventResource::Node, ActionType::ADD.or(ActionType::UPDATE_NODE_TAINT)),
+            ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION),
+        ]
+    }
+
+    fn hint(&self, _event: ClusterEvent, pod: &PodInfo, object: &EventObject) -> QueueingHint {
+        QueueingHint::queue_if(match object {
+            EventObject::Node(change) => {
+                let was_closed = change.old.as_ref().is_none_or(|old| old.is_unschedulable);
+                was_closed && change.new.as_ref().is_some_and(|new| !new.is_unschedulable)
+            }
+            EventObject::Pod(change) => {
+                let own = change.new.as_ref().filter(|new| new.uid == pod.uid);
+                own.is_some_and(|new| tolerates_unschedulable(&new.class))
+            }
+            _ => true,
+        })
     }
 }

@@ -1,0 +1,218 @@
+//! The search for nodes that a pod fits on, and the choice between them.
+
+use std::sync::Arc;
+
+use crate::{
+    framework::nominated_pods::NominatedPods,
+    framework::{
+        Framework,
+        cycle_state::CycleState,
+        extension_points::CycleContext,
+        status::{Diagnosis, Status},
+    },
+    handle::SchedulerHandle,
+    views::node_info::NodeInfo,
+};
+
+/// Number of nodes below which all are tried.
+const MIN_FEASIBLE_NODES: usize = 100;
+/// The least adaptive percentage.
+const MIN_FEASIBLE_PERCENTAGE: usize = 5;
+
+/// Why no node was found.
+pub enum SearchFailure {
+    /// There are no nodes.
+    NoNodes,
+    /// The pod fits on none; the number is that of all nodes.
+    Unfit(Box<Diagnosis>, usize),
+    /// The search itself failed.
+    Failed(Status),
+}
+
+/// Searches nodes for pods, going on where the last search ended.
+pub struct NodeSearch {
+    handle: Arc<SchedulerHandle>,
+    /// Percentage of the nodes after which the search ends; zero adapts to the cluster's size.
+    percentage_of_nodes_to_score: i32,
+    next_start: usize,
+}
+
+impl NodeSearch {
+    /// Creates a search that begins with the first node.
+    pub fn new(handle: Arc<SchedulerHandle>, percentage_of_nodes_to_score: i32) -> Self {
+        Self { handle, percentage_of_nodes_to_score, next_start: 0 }
+    }
+
+    /// Returns the best node for a pod.
+    pub fn find_node(
+        &mut self,
+        cycle: CycleContext<'_>,
+        state: &mut CycleState,
+        framework: &Framework,
+    ) -> Result<Arc<str>, SearchFailure> {
+        let count = cycle.snapshot.nodes().len();
+        if count == 0 {
+            return Err(SearchFailure::NoNodes);
+        }
+        let mut diagnosis = Diagnosis::default();
+        let feasible = self.find_feasible(cycle, state, framework, &mut diagnosis).map_err(SearchFailure::Failed)?;
+        match feasible.as_slice() {
+            [] => Err(SearchFailure::Unfit(Box::new(diagnosis), count)),
+            [only] => Ok(only.name().clone()),
+            _ => self.choose_node(cycle, state, framework, &feasible).map_err(SearchFailure::Failed),
+        }
+    }
+
+    fn find_feasible(
+        &mut self,
+        cycle: CycleContext<'_>,
+        state: &mut CycleState,
+        framework: &Framework,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Vec<Arc<NodeInfo>>, Status> {
+        let restricted = match framework.run_pre_filter(cycle, state) {
+            Ok(restricted) => restricted,
+            Err(status) if status.is_rejected() => {
+                diagnosis.pre_filter_message = status.message();
+                diagnosis.add_plugin(&status);
+                diagnosis.nodes.set_absent(status);
+                return Ok(Vec::new());
+            }
+            Err(status) => return Err(status),
+        };
+        let nominated = self.handle.queue.nominated_pods();
+        if let Some(node) = cycle.pod.nominated_node_name.as_ref().and_then(|name| cycle.snapshot.position(name)) {
+            // A failure here is found again below, on all nodes.
+            let mut on_node = Diagnosis::default();
+            let positions = NodePositions::Some(vec![node]);
+            let fits = self.filter_nodes(cycle, state, framework, &nominated, &positions, &mut on_node);
+            let fits = fits.and_then(|(nodes, _)| self.ask_extenders(cycle, nodes, &mut on_node));
+            if let Ok(nodes) = fits
+                && !nodes.is_empty()
+            {
+                return Ok(nodes);
+            }
+        }
+        let positions = match restricted {
+            None => NodePositions::All(cycle.snapshot.nodes().len()),
+            Some((names, plugins)) => {
+                let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
+                diagnosis.nodes.set_absent(Status::unresolvable(reason));
+                diagnosis.unschedulable_plugins = plugins;
+                NodePositions::Some(names.iter().filter_map(|name| cycle.snapshot.position(name)).collect())
+            }
+        };
+        let (feasible, tried) = self.filter_nodes(cycle, state, framework, &nominated, &positions, diagnosis)?;
+        self.next_start = (self.next_start + tried) % cycle.snapshot.nodes().len();
+        self.ask_extenders(cycle, feasible, diagnosis)
+    }
+
+    /// Filters nodes from the next start on, until there are enough. Returns them, and how many were tried.
+    fn filter_nodes(
+        &self,
+        cycle: CycleContext<'_>,
+        state: &CycleState,
+        framework: &Framework,
+        nominated: &NominatedPods,
+        positions: &NodePositions,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<(Vec<Arc<NodeInfo>>, usize), Status> {
+        let (nodes, count) = (cycle.snapshot.nodes(), positions.len());
+        let scores =
+            framework.has_scores() || self.handle.extenders.is_filter() || self.handle.extenders.is_prioritizer();
+        let wanted = if scores { self.feasible_wanted(framework, count) } else { 1 };
+        let mut feasible = Vec::with_capacity(wanted.min(count));
+        let mut tried = 0;
+        while tried < count && feasible.len() < wanted {
+            let position = positions.get((self.next_start + tried) % count);
+            tried += 1;
+            let Some(node) = nodes.get(position) else { continue };
+            match framework.run_filters_with_nominated(cycle, state, node, nominated) {
+                Ok(()) => feasible.push(node.clone()),
+                Err(status) if status.is_rejected() => {
+                    diagnosis.add_plugin(&status);
+                    diagnosis.nodes.set(position, status);
+                }
+                Err(status) => return Err(status),
+            }
+        }
+        Ok((feasible, tried))
+    }
+
+    /// Returns how many feasible nodes are enough.
+    fn feasible_wanted(&self, framework: &Framework, nodes: usize) -> usize {
+        if nodes < MIN_FEASIBLE_NODES {
+            return nodes;
+        }
+        let percentage = framework.percentage_of_nodes_to_score.unwrap_or(self.percentage_of_nodes_to_score);
+        let percentage = match usize::try_from(percentage) {
+            Ok(0) | Err(_) => 50usize.saturating_sub(nodes / 125).max(MIN_FEASIBLE_PERCENTAGE),
+            Ok(percentage) => percentage,
+        };
+        (nodes * percentage / 100).max(MIN_FEASIBLE_NODES)
+    }
+
+    fn ask_extenders(
+        &self,
+        cycle: CycleContext<'_>,
+        feasible: Vec<Arc<NodeInfo>>,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Vec<Arc<NodeInfo>>, Status> {
+        if self.handle.extenders.is_empty() || feasible.is_empty() {
+            return Ok(feasible);
+        }
+        let before = feasible.len();
+        let (left, failed) = self.handle.extenders.filter_nodes(cycle.pod, feasible)?;
+        for (name, status) in failed {
+            if let Some(position) = cycle.snapshot.position(&name) {
+                diagnosis.nodes.set(position, status);
+            }
+        }
+        if left.len() != before && !diagnosis.unschedulable_plugins.contains(&"Extender") {
+            diagnosis.unschedulable_plugins.push("Extender");
+        }
+        Ok(left)
+    }
+
+    /// Scores nodes and returns one of the best, by chance.
+    fn choose_node(
+        &self,
+        cycle: CycleContext<'_>,
+        state: &mut CycleState,
+        framework: &Framework,
+        nodes: &[Arc<NodeInfo>],
+    ) -> Result<Arc<str>, Status> {
+        let mut totals = framework.run_scores(cycle, state, nodes)?;
+        self.handle.extenders.add_scores(cycle.pod, nodes, &mut totals);
+        let best = totals.iter().copied().max().unwrap_or(0);
+        let ties = totals.iter().filter(|total| **total == best).count();
+        let chosen = fastrand::usize(..ties.max(1));
+        let mut tied = nodes.iter().zip(&totals).filter(|(_, total)| **total == best);
+        match tied.nth(chosen) {
+            Some((node, _)) => Ok(node.name().clone()),
+            None => Err(Status::error("no node was scored")),
+        }
+    }
+}
+
+/// The nodes to try: all, or some.
+enum NodePositions {
+    All(usize),
+    Some(Vec<usize>),
+}
+
+impl NodePositions {
+    fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count,
+            Self::Some(positions) => positions.len(),
+        }
+    }
+
+    fn get(&self, index: usize) -> usize {
+        match self {
+            Self::All(_) => index,
+            Self::Some(positions) => positions.get(index).copied().unwrap_or(usize::MAX),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The nodes as one scheduling cycle sees them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::views::node_info::NodeInfo;
+
+/// All nodes in the order of the search. Brought up to date before every cycle, at the cost of what changed.
+#[derive(Default)]
+pub struct Snapshot {
+    nodes: Vec<Arc<NodeInfo>>,
+    positions: HashMap<Arc<str>, usize>,
+    /// Positions of nodes with pods that have inter-pod affinity.
+    affinity_nodes: Vec<usize>,
+    /// Positions of nodes with pods that have required anti-affinity.
+    anti_affinity_nodes: Vec<usize>,
+}
+
+impl Snapshot {
+    /// Creates a snapshot of nodes in this order.
+    pub fn from_nodes(nodes: Vec<Arc<NodeInfo>>) -> Self {
+        let positions = nodes.iter().enumerate().map(|(position, node)| (node.name().clone(), position)).collect();
+        let mut snapshot = Self { nodes, positions, ..Self::default() };
+        snapshot.list_affinity_nodes();
+        snapshot
+    }
+
+    /// Replaces nodes by their new states; nodes that are not in the snapshot are left out.
+    pub fn replace_nodes(&mut self, changed: impl Iterator<Item = Arc<NodeInfo>>) {
+        let mut affinity_changed = false;
+        for info in changed {
+            let Some(&position) = self.positions.get(info.name()) else { continue };
+            let old = &self.nodes[position];
+            affinity_changed |= (old.affinity_pods > 0) != (info.affinity_pods > 0)
+                || (old.anti_affinity_pods > 0) != (info.anti_affinity_pods > 0);
+            self.nodes[position] = info;
+        }
+        if affinity_changed {
+            self.list_affinity_nodes();
+        }
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[Arc<NodeInfo>] {
+        &self.nodes
+    }
+
+    /// Returns a node by name.
+    pub fn get(&self, name: &str) -> Option<&Arc<NodeInfo>> {
+        self.nodes.get(self.position(name)?)
+    }
+
+    /// Returns the position of a node in [`Snapshot::nodes`].
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.positions.get(name).copied()
+    }
+
+    /// Nodes with pods that have inter-pod affinity.
+    pub fn affinity_nodes(&self) -> impl Iterator<Item = &Arc<NodeInfo>> {
+        self.affinity_nodes.iter().map(|&position| &self.nodes[position])
+    }
+
+    /// Nodes with pods that have required anti-affinity.
+    pub fn anti_affinity_nodes(&self) -> impl Iterator<Item = &Arc<NodeInfo>> {
+        self.anti_affinity_nodes.iter().map(|&position| &self.nodes[position])
+    }
+
+    fn list_affinity_nodes(&mut self) {
+        let positions = |has: fn(&NodeInfo) -> bool| {
+            let nodes = self.nodes.iter().enumerate();
+            nodes.filter(|(_, node)| has(node)).map(|(position, _)| position).collect()
+        };
+        let (affinity, anti_affinity) =
+            (positions(|node| node.affinity_pods > 0), positions(|node| node.anti_affinity_pods > 0));
+        (self.affinity_nodes, self.anti_affinity_nodes) = (affinity, anti_affinity);
+    }
+}
