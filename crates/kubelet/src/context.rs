@@ -11,10 +11,14 @@ use k8s_openapi::{
 use runtime::cri::CriClient;
 use sys::cgroup::CgroupManager;
 
+use crate::pod_dns::ClusterDns;
+
 /// Clients, informers and immutable facts about the node.
 pub struct KubeletContext {
     /// The node's IP.
     pub node_ip: IpAddr,
+    /// The cluster's DNS.
+    pub cluster_dns: ClusterDns,
     /// Root of the pod directories `pods/<uid>`.
     pub root_dir: PathBuf,
     /// Root of the container logs.
@@ -59,6 +63,7 @@ impl KubeletContext {
         let informers = client::SharedInformerFactory::new(client.clone(), tokio_util::sync::CancellationToken::new());
         Self {
             node_ip: std::net::Ipv4Addr::LOCALHOST.into(),
+            cluster_dns: ClusterDns::default(),
             root_dir: "/nonexistent".into(),
             pod_logs_dir: "/nonexistent".into(),
             cgroup_root: "/nonexistent".into(),

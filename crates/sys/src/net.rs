@@ -11,6 +11,7 @@ mod route;
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::Path,
 };
 
 use crate::netlink::{self, parse_attributes, read_u32};
@@ -118,6 +119,12 @@ impl Ipv4Cidr {
 
     fn mask(&self) -> u32 {
         u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0)
+    }
+}
+
+impl From<Ipv4Cidr> for IpCidr {
+    fn from(cidr: Ipv4Cidr) -> Self {
+        Self { address: cidr.base.into(), prefix: cidr.prefix }
     }
 }
 
@@ -246,6 +253,11 @@ pub fn delete_link(name: &str) -> io::Result<bool> {
         Some(link) => netlink::send_command(RTM_DELLINK, 0, &ifinfo_header(link.index)).map(|()| true),
         None => Ok(false),
     }
+}
+
+/// Whether the kernel has IPv6.
+pub fn has_ipv6() -> bool {
+    Path::new("/proc/net/if_inet6").exists()
 }
 
 /// Whether IPv4 forwarding is enabled.

@@ -15,5 +15,6 @@ mod readme;
 mod refusals;
 mod restart;
 mod sample_controller;
+mod services;
 mod streams;
 mod walk;

@@ -54,6 +54,11 @@ impl TableName {
     pub fn new(family: Family, name: impl Into<String>) -> Self {
         Self { family, name: name.into() }
     }
+
+    /// The number of the family, as expressions of rules need it.
+    pub fn family_number(&self) -> u8 {
+        self.family.number()
+    }
 }
 
 /// A hook that a base chain is attached to.

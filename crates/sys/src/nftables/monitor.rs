@@ -2,11 +2,12 @@
 
 use std::io;
 
-use rustix::net::{RecvFlags, netlink};
+use rustix::net::{RecvFlags, netlink, sockopt};
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
     TableName,
+    listing::list_tables,
     transaction::{SUBSYSTEM, is_own},
 };
 use crate::netlink::{NetlinkSocket, parse_attributes, read_text, split_datagram};
@@ -14,6 +15,8 @@ use crate::netlink::{NetlinkSocket, parse_attributes, read_text, split_datagram}
 /// The multicast group of nf_tables, as a bit.
 const NFNLGRP_NFTABLES: u32 = 1 << 6;
 const NFT_MSG_NEWGEN: u16 = 15;
+/// Room for events of our own transactions, which are read later.
+const RECEIVE_BUFFER: usize = 16 << 20;
 
 /// Waits for changes of tables by other processes of this network namespace.
 pub struct TableMonitor {
@@ -26,12 +29,14 @@ impl TableMonitor {
     #[allow(unsafe_code)]
     pub fn new(tables: Vec<TableName>) -> io::Result<Self> {
         let socket = NetlinkSocket::subscribe(Some(netlink::NETFILTER), NFNLGRP_NFTABLES)?.into_fd();
+        sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)?;
         // SAFETY: an `OwnedFd` always returns the same descriptor, which stays open until it is dropped.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
         Ok(Self { socket, tables })
     }
 
-    /// Waits until another process has changed one of the tables, or events were lost.
+    /// Waits until another process has changed one of the tables. After a loss of events, as large changes of our own
+    /// cause, the tables are only looked for.
     pub async fn wait_for_foreign_change(&self) -> io::Result<()> {
         let mut buffer = vec![0; 256 * 1024];
         loop {
@@ -39,7 +44,13 @@ impl TableMonitor {
             match rustix::net::recv(ready.get_inner(), &mut buffer[..], RecvFlags::DONTWAIT) {
                 Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::NOBUFS) => return Ok(()),
+                Err(rustix::io::Errno::NOBUFS) => {
+                    drop(ready);
+                    let existing = list_tables()?;
+                    if !self.tables.iter().all(|table| existing.contains(table)) {
+                        return Ok(());
+                    }
+                }
                 Err(error) => return Err(error.into()),
                 Ok((received, _)) => {
                     drop(ready);
@@ -55,6 +66,10 @@ impl TableMonitor {
     fn has_foreign_change(&self, datagram: &[u8]) -> io::Result<bool> {
         for message in split_datagram(datagram) {
             let message = message?;
+            // Elements of a table that is deleted are reported without the request that did it.
+            if message.sequence == 0 {
+                continue;
+            }
             if message.kind >> 8 != SUBSYSTEM || message.kind & 0xff == NFT_MSG_NEWGEN || is_own(message.sequence) {
                 continue;
             }

@@ -14,7 +14,7 @@ use ferry_sys::{
 fn check(work: impl FnOnce() + Send) {
     match NetworkNamespace::new() {
         Ok(namespace) => namespace.run(work).unwrap(),
-        Err(error) => skip::skip_test(&format!("a network namespace cannot be made: {error}")),
+        Err(error) => skip::skip_test(format!("a network namespace cannot be made: {error}")),
     }
 }
 
@@ -118,6 +118,13 @@ fn foreign_change_is_noticed_and_own_is_not() {
             changes.commit().unwrap();
             let own = tokio::time::timeout(std::time::Duration::from_millis(50), monitor.wait_for_foreign_change());
             assert!(own.await.is_err(), "an own change was reported");
+            let mut changes = Transaction::new();
+            changes.replace_table(&table());
+            add_service_map(&mut changes);
+            changes.add_elements(&table(), "services", &(1..=200).map(service).collect::<Vec<_>>());
+            changes.commit().unwrap();
+            let own = tokio::time::timeout(std::time::Duration::from_millis(50), monitor.wait_for_foreign_change());
+            assert!(own.await.is_err(), "an own replacement was reported");
             if Command::new("nft").args(["delete", "table", "ip", "t"]).status().is_err() {
                 return skip::skip_test("nft is not installed");
             }
