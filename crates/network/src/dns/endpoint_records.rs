@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use super::zone::protocol_name;
 use crate::views::EndpointSliceView;
 
 /// Name, protocol and number of a port.
@@ -57,6 +56,15 @@ impl EndpointRecords {
     /// Host name, address and ports of every endpoint.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, IpAddr, &[EndpointPort])> {
         self.hosts.iter().map(|((host, ip), ports)| (host.as_str(), *ip, ports.as_slice()))
+    }
+}
+
+/// The protocol as DNS writes it.
+pub(super) fn protocol_name(protocol: Option<&str>) -> &'static str {
+    match protocol {
+        Some("UDP") => "udp",
+        Some("SCTP") => "sctp",
+        _ => "tcp",
     }
 }
 

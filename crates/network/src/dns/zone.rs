@@ -11,7 +11,7 @@ use hickory_proto::rr::{
 use k8s_openapi::api::core::v1::Namespace;
 use sys::net::IpCidr;
 
-use super::endpoint_records::EndpointRecords;
+use super::endpoint_records::{EndpointRecords, protocol_name};
 use crate::views::{EndpointSliceView, ServiceView, object_key};
 
 /// The version of the specification.
@@ -312,15 +312,6 @@ fn records_of_type(mut records: Vec<Record>, kind: RecordType) -> ZoneAnswer {
 
 fn address_records(name: &Name, addresses: Vec<IpAddr>) -> Vec<Record> {
     addresses.into_iter().map(|ip| Record::from_rdata(name.clone(), TTL, RData::from(ip))).collect()
-}
-
-/// The protocol as DNS writes it.
-pub(super) fn protocol_name(protocol: Option<&str>) -> &'static str {
-    match protocol {
-        Some("UDP") => "udp",
-        Some("SCTP") => "sctp",
-        _ => "tcp",
-    }
 }
 
 fn lowercase_labels(name: &Name) -> Vec<String> {
