@@ -4,7 +4,6 @@
 use std::{
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
-    time::Duration,
 };
 
 use anyhow::Context;
@@ -15,6 +14,7 @@ use kube::{
 };
 use network::{
     dns::{DnsOptions, DnsServer, DnsService},
+    policy::{NetworkPolicyEngine, NetworkPolicyOptions},
     proxy::{ServiceProxy, ServiceProxyOptions},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -26,14 +26,13 @@ use crate::{options::UpOptions, shutdown::ComponentSet};
 
 /// The cluster's domain.
 pub const CLUSTER_DOMAIN: &str = "cluster.local";
-/// The user of the DNS servers.
-pub const DNS_USER: &str = "system:ferry:dns";
+/// The user of DNS servers and network policies.
+pub const NETWORK_USER: &str = "system:ferry:network";
 /// The port of the proxy's `/healthz`.
 const PROXY_HEALTH_PORT: u16 = 10256;
 /// The loopback port of the proxy's metrics.
 const PROXY_METRICS_PORT: u16 = 10249;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-const RETRY: Duration = Duration::from_millis(500);
 
 /// The address of the DNS service: the tenth of the service range.
 pub fn dns_address(services: Ipv4Cidr) -> Ipv4Addr {
@@ -59,6 +58,8 @@ impl DnsSockets {
 pub struct NetworkClients {
     /// That of the service proxy.
     pub proxy: Client,
+    /// That of the network policies.
+    pub policy: Client,
     /// That of the DNS server and its service.
     pub dns: Client,
 }
@@ -71,6 +72,7 @@ pub async fn start_node_network(
     components: &mut ComponentSet,
 ) -> anyhow::Result<((), String)> {
     start_proxy(options, clients.proxy, components).await;
+    start_policies(options, clients.policy, components);
     let dns = DnsOptions {
         domain: CLUSTER_DOMAIN.into(),
         cluster_cidrs: vec![options.pod_cidr.into(), options.service_cidr.into()],
@@ -104,6 +106,17 @@ async fn start_proxy(options: &UpOptions, client: Client, components: &mut Compo
     });
 }
 
+fn start_policies(options: &UpOptions, client: Client, components: &mut ComponentSet) {
+    let policy = NetworkPolicyOptions {
+        node_name: options.node_name.clone(),
+        table_name: options.instance.policy_table(),
+        node_ranges: vec![options.pod_cidr.into()],
+    };
+    components.start("network policies", |shutdown| async move {
+        Ok(NetworkPolicyEngine::new(client, policy, shutdown.clone()).run(shutdown).await?)
+    });
+}
+
 /// Another cluster on this machine may have the port; the proxy works without it.
 async fn bind_or_warn(address: IpAddr, port: u16) -> Option<TcpListener> {
     match TcpListener::bind((address, port)).await {
@@ -115,34 +128,29 @@ async fn bind_or_warn(address: IpAddr, port: u16) -> Option<TcpListener> {
     }
 }
 
-/// Publishes the DNS service and what its user may do.
-pub fn start_dns_service(options: &UpOptions, admin: Client, dns: Client, components: &mut ComponentSet) {
+/// Publishes the DNS service.
+pub fn start_dns_service(options: &UpOptions, dns: Client, components: &mut ComponentSet) {
     let service = DnsService { address: dns_address(options.service_cidr).into(), node_port: options.dns_port };
     components.start("DNS service", |shutdown| async move {
-        let work = async {
-            while let Err(error) = apply_dns_rules(&admin).await {
-                tracing::warn!(%error, "DNS service: RBAC rules were not applied, retrying");
-                tokio::time::sleep(RETRY).await;
-            }
-            service.run(dns, shutdown.clone()).await;
-        };
-        shutdown.run_until_cancelled(work).await;
+        service.run(dns, shutdown).await;
         Ok(())
     });
 }
 
-async fn apply_dns_rules(admin: &Client) -> kube::Result<()> {
+/// Applies the RBAC rules of the network's user.
+pub async fn apply_network_rules(admin: &Client) -> kube::Result<()> {
     let read = ["get", "list", "watch"];
     let rules = json!([
-        { "apiGroups": [""], "resources": ["services", "namespaces", "nodes"], "verbs": read },
+        { "apiGroups": [""], "resources": ["services", "namespaces", "nodes", "pods"], "verbs": read },
+        { "apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": read },
         { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read },
     ]);
     let write_rules = json!([
         { "apiGroups": [""], "resources": ["services"], "verbs": ["create"] },
         { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["create", "patch", "delete"] },
     ]);
-    let subjects = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": DNS_USER }]);
-    let role_ref = |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": DNS_USER });
+    let subjects = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": NETWORK_USER }]);
+    let role_ref = |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NETWORK_USER });
     apply::<ClusterRole>(Api::all(admin.clone()), json!({ "rules": rules })).await?;
     let binding = json!({ "roleRef": role_ref("ClusterRole"), "subjects": subjects });
     apply::<ClusterRoleBinding>(Api::all(admin.clone()), binding).await?;
@@ -152,13 +160,13 @@ async fn apply_dns_rules(admin: &Client) -> kube::Result<()> {
     apply::<RoleBinding>(Api::namespaced(admin.clone(), system), binding).await
 }
 
-/// Applies an object named after the DNS user.
+/// Applies an object named after the user.
 async fn apply<K>(api: Api<K>, mut object: Value) -> kube::Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
     object["apiVersion"] = K::api_version(&()).into();
     object["kind"] = K::kind(&()).into();
-    object["metadata"] = json!({ "name": DNS_USER });
-    api.patch(DNS_USER, &PatchParams::apply("ferry").force(), &Patch::Apply(&object)).await.map(drop)
+    object["metadata"] = json!({ "name": NETWORK_USER });
+    api.patch(NETWORK_USER, &PatchParams::apply("ferry").force(), &Patch::Apply(&object)).await.map(drop)
 }

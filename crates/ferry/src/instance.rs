@@ -100,9 +100,14 @@ impl ClusterInstance {
         format!("{}_services", self.nft_table())
     }
 
+    /// The tables of network policies.
+    pub fn policy_table(&self) -> String {
+        format!("{}_policies", self.nft_table())
+    }
+
     /// Whether a table of packet filters is this cluster's.
     pub fn owns_table(&self, name: &str) -> bool {
-        name == self.nft_table() || name == self.proxy_table()
+        [self.nft_table(), self.proxy_table(), self.policy_table()].iter().any(|own| own == name)
     }
 
     /// The link of the overlay.

@@ -92,11 +92,12 @@ async fn start_components(
     });
     let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
     steps.step("controllers, scheduler", start_controllers_and_scheduler(options, &server, &pki, components)).await?;
-    let dns = in_process_client(&server, "dns", cluster_network::DNS_USER.into(), &[]);
+    let dns = in_process_client(&server, "dns", cluster_network::NETWORK_USER.into(), &[]);
     let admin = in_process_client(&server, "ferry", "kubernetes-admin".into(), &["system:masters"]);
-    cluster_network::start_dns_service(options, admin, dns.clone(), components);
+    cluster_network::apply_network_rules(&admin).await.context("RBAC rules of the network")?;
+    cluster_network::start_dns_service(options, dns.clone(), components);
     let proxy = in_process_client(&server, "kube-proxy", "system:kube-proxy".into(), &[]);
-    let clients = NetworkClients { proxy, dns };
+    let clients = NetworkClients { proxy, policy: dns.clone(), dns };
     steps.step("network", start_node_network(options, clients, listeners.dns, components)).await?;
     let client = in_process_client(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
     let kubelet = KubeletStart { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };

@@ -5,6 +5,10 @@
 
 pub mod dns;
 mod http_server;
+mod packet_fields;
 pub mod pod_network;
+pub mod policy;
 pub mod proxy;
+mod ranges;
+mod service_protocol;
 mod views;

@@ -88,8 +88,11 @@ impl PodNetwork {
             .map(|range| own(Route { kind: RouteKind::Unreachable, ..Route::new(range, 0) }))
             .collect();
         routes.dedup_by_key(|route| route.destination);
-        let loopback = net::link_by_name("lo")?;
-        routes.push(own(Route { source: Some(self.node_ip), ..Route::new(self.service_cidr, loopback.index) }));
+        // Through the link of the node's address: errors for packets that would leave through loopback are not delivered.
+        let addresses = net::list_addresses()?;
+        let own_link = addresses.iter().find(|address| address.ip == self.node_ip).map(|address| address.link);
+        let link = own_link.map_or_else(|| net::link_by_name("lo").map(|link| link.index), Ok)?;
+        routes.push(own(Route { source: Some(self.node_ip), ..Route::new(self.service_cidr, link) }));
         Ok(routes)
     }
 

@@ -83,3 +83,39 @@ fn repair_deleted_table(cluster: &TestCluster, pods: &[Value]) {
     let address = text(&cluster.get("service nginx").remove(0), "/spec/clusterIP").to_owned();
     eventually("the service answers after a flush", || ask_from_pod(cluster, &pods[0], &address, 8080));
 }
+
+#[test]
+fn policies_isolate_pods() {
+    if skip_reason().is_some() {
+        return;
+    }
+    let cluster = TestCluster::up();
+    for name in ["server", "friend", "stranger"] {
+        cluster.kubectl(&format!("run {name} --image=nginx --labels=app={name}")).expect_success();
+    }
+    let pod = |name: &str| cluster.running(&format!("app={name}"), 1).remove(0);
+    let (server, friend, stranger) = (pod("server"), pod("friend"), pod("stranger"));
+    let address = text(&server, "/status/podIP").to_owned();
+    ask_from_pod(&cluster, &stranger, &address, 80).unwrap();
+    let policy = serde_json::json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": { "name": "friends" },
+        "spec": {
+            "podSelector": { "matchLabels": { "app": "server" } },
+            "ingress": [{
+                "from": [{ "podSelector": { "matchLabels": { "app": "friend" } } }],
+                "ports": [{ "port": 80, "protocol": "TCP" }],
+            }],
+        },
+    });
+    cluster.kubectl_args(&["apply", "-f", "-"], Some(&policy.to_string())).expect_success();
+    eventually("the stranger is kept out", || match ask_from_pod(&cluster, &stranger, &address, 80) {
+        Err(_) => Ok(()),
+        Ok(answer) => Err(answer),
+    });
+    ask_from_pod(&cluster, &friend, &address, 80).unwrap();
+    ask_from_host(&cluster, &address, 80).unwrap();
+    cluster.kubectl("label pod stranger app=friend --overwrite").expect_success();
+    eventually("the stranger is a friend by its label", || ask_from_pod(&cluster, &stranger, &address, 80));
+    cluster.kubectl("delete networkpolicy friends").expect_success();
+    eventually("all may come again", || ask_from_pod(&cluster, &server, &address, 80));
+}

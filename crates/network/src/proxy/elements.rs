@@ -7,10 +7,8 @@ use sys::{
     nftables::{SetElement, Verdict},
 };
 
-use super::{
-    family_service::Protocol,
-    plan::{Backend, BackendScope, Frontend, FrontendAction, PortPlan, ServicePlan},
-};
+use super::plan::{Backend, BackendScope, Frontend, FrontendAction, PortPlan, ServicePlan};
+use crate::service_protocol::ServiceProtocol;
 
 /// The sets and maps of the table. Each map by address has a twin for node ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -277,7 +275,7 @@ fn endpoint_bytes(ip: IpAddr, port: u16) -> Vec<u8> {
 }
 
 /// The element of the hairpin set for an endpoint.
-pub(crate) fn hairpin_element(ip: IpAddr, protocol: Protocol, port: u16) -> SetElement {
+pub(crate) fn hairpin_element(ip: IpAddr, protocol: ServiceProtocol, port: u16) -> SetElement {
     let frontend = frontend_key(&Frontend::Address(ip, protocol, port));
     SetElement::key([octets(ip), frontend].concat())
 }

@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::family_service::{FamilyService, FamilyServicePort, Protocol};
-use crate::views::{EndpointSliceView, EndpointView};
+use super::family_service::{FamilyService, FamilyServicePort};
+use crate::{
+    service_protocol::ServiceProtocol,
+    views::{EndpointSliceView, EndpointView},
+};
 
 /// The place of this node, which endpoints are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +87,7 @@ impl PortEndpoints {
         for slice in slices.iter().map(AsRef::as_ref).filter(|slice| slice.is_ipv4() == ipv4) {
             let ports = slice.ports.iter().flatten().filter(|candidate| {
                 candidate.name.as_deref().unwrap_or_default() == port.name
-                    && Protocol::parse(candidate.protocol.as_deref()) == Some(port.protocol)
+                    && ServiceProtocol::parse(candidate.protocol.as_deref()) == Some(port.protocol)
             });
             for number in ports.filter_map(|port| port.port) {
                 for endpoint in slice.endpoints.iter().flatten() {

@@ -4,45 +4,20 @@ use std::net::IpAddr;
 
 use sys::net::IpCidr;
 
-use crate::views::{ServicePortView, ServiceView};
+use crate::{
+    ranges::merge_ranges,
+    service_protocol::ServiceProtocol,
+    views::{ServicePortView, ServiceView},
+};
 
 /// The affinity timeout if a Service names none.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
-
-/// A transport protocol of services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
-}
-
-impl Protocol {
-    /// Parses the API's name; absent means TCP.
-    pub fn parse(name: Option<&str>) -> Option<Self> {
-        match name {
-            None | Some("TCP") => Some(Self::Tcp),
-            Some("UDP") => Some(Self::Udp),
-            Some("SCTP") => Some(Self::Sctp),
-            Some(_) => None,
-        }
-    }
-
-    /// The number in IP headers.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-            Self::Sctp => 132,
-        }
-    }
-}
 
 /// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FamilyServicePort {
     pub name: String,
-    pub protocol: Protocol,
+    pub protocol: ServiceProtocol,
     pub port: u16,
     pub node_port: Option<u16>,
 }
@@ -101,7 +76,7 @@ impl FamilyService {
 fn family_port(port: &ServicePortView) -> Option<FamilyServicePort> {
     Some(FamilyServicePort {
         name: port.name.clone(),
-        protocol: Protocol::parse(port.protocol.as_deref())?,
+        protocol: ServiceProtocol::parse(port.protocol.as_deref())?,
         port: port.port,
         node_port: port.node_port.filter(|port| *port != 0),
     })
@@ -116,18 +91,6 @@ fn source_ranges(texts: &[String], ipv4: bool) -> Vec<IpCidr> {
     }
     ranges.iter_mut().for_each(|range| *range = range.network());
     merge_ranges(ranges)
-}
-
-/// Removes ranges within others: sets of ranges refuse overlaps.
-pub(crate) fn merge_ranges(mut ranges: Vec<IpCidr>) -> Vec<IpCidr> {
-    ranges.sort_unstable_by_key(|range| (range.prefix, range.address));
-    let mut kept: Vec<IpCidr> = Vec::new();
-    for range in ranges {
-        if !kept.iter().any(|wider| wider.contains(range.address)) {
-            kept.push(range);
-        }
-    }
-    kept
 }
 
 fn affinity_timeout(service: &ServiceView) -> Option<u32> {

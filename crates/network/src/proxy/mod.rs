@@ -225,6 +225,7 @@ impl ServiceProxy {
                     tracing::warn!("service proxy: another program changed the table, replacing it");
                     sync.replace_tables();
                     tokio::time::sleep(REPAIR_DELAY).await;
+                    monitor.discard_events();
                 }
             }
         }

@@ -7,8 +7,9 @@ use sys::net::IpCidr;
 
 use super::{
     endpoints::{EndpointAddress, UsableEndpoints},
-    family_service::{FamilyService, FamilyServicePort, Protocol},
+    family_service::{FamilyService, FamilyServicePort},
 };
+use crate::service_protocol::ServiceProtocol;
 
 /// A group of endpoints that connections are spread over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +24,9 @@ pub(crate) struct Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Frontend {
     /// An address and port.
-    Address(IpAddr, Protocol, u16),
+    Address(IpAddr, ServiceProtocol, u16),
     /// A port of the node's addresses.
-    NodePort(Protocol, u16),
+    NodePort(ServiceProtocol, u16),
 }
 
 /// Which of a port's backends.
@@ -54,7 +55,7 @@ pub(crate) enum FrontendAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortPlan {
     pub name: String,
-    pub protocol: Protocol,
+    pub protocol: ServiceProtocol,
     pub cluster: Backend,
     pub local: Backend,
     pub frontends: Vec<(Frontend, FrontendAction)>,
@@ -96,7 +97,7 @@ impl ServicePlan {
 
     /// Whether connections of UDP or SCTP may be left over after a change.
     pub fn has_stateless_protocol(&self) -> bool {
-        self.ports.iter().any(|port| port.protocol != Protocol::Tcp)
+        self.ports.iter().any(|port| port.protocol != ServiceProtocol::Tcp)
     }
 }
 

@@ -14,10 +14,11 @@ use sys::nftables::{NftError, SetElement, Transaction};
 use super::{
     elements::{EndpointChain, PlacedElement, PlanElements, SetName, hairpin_element},
     endpoints::UsableEndpoints,
-    family_service::{FamilyService, FamilyServicePort, Protocol},
+    family_service::{FamilyService, FamilyServicePort},
     plan::{Frontend, ServicePlan},
     table::ProxyTable,
 };
+use crate::service_protocol::ServiceProtocol;
 
 /// Namespace and name of a service.
 pub(crate) type ServiceKey = Arc<str>;
@@ -45,7 +46,7 @@ pub(crate) struct TableProgrammer {
     /// Services without a frontend that another one has claimed.
     waiting: HashSet<ServiceKey>,
     /// How many service ports each local endpoint belongs to.
-    hairpin: HashMap<(IpAddr, Protocol, u16), u32>,
+    hairpin: HashMap<(IpAddr, ServiceProtocol, u16), u32>,
     chains: HashSet<EndpointChain>,
     /// Elements that no service brings: ranges and node addresses.
     fixed: Vec<PlacedElement>,
@@ -200,7 +201,7 @@ impl TableProgrammer {
         after: Option<&ServicePlan>,
         out: &mut ElementDifference,
     ) {
-        let endpoints = |plan: Option<&ServicePlan>| -> Vec<(IpAddr, Protocol, u16)> {
+        let endpoints = |plan: Option<&ServicePlan>| -> Vec<(IpAddr, ServiceProtocol, u16)> {
             let ports = plan.iter().flat_map(|plan| &plan.ports);
             ports.flat_map(|port| port.hairpin.iter().map(|(ip, number)| (*ip, port.protocol, *number))).collect()
         };

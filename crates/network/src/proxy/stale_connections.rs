@@ -9,16 +9,16 @@ use sys::conntrack::{Connection, delete_connection, list_connections};
 
 use super::{
     endpoints::EndpointAddress,
-    family_service::Protocol,
     plan::{Frontend, ServicePlan},
     programmer::PlanChange,
 };
+use crate::service_protocol::ServiceProtocol;
 
 /// The frontends of changed services, each with the endpoints that it has now.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedFrontends {
     endpoints: HashMap<Frontend, Vec<EndpointAddress>>,
-    protocols: Vec<Protocol>,
+    protocols: Vec<ServiceProtocol>,
 }
 
 impl ChangedFrontends {
@@ -37,7 +37,7 @@ impl ChangedFrontends {
     }
 
     fn add_plan(&mut self, plan: &ServicePlan, is_current: bool) {
-        for port in plan.ports.iter().filter(|port| port.protocol != Protocol::Tcp) {
+        for port in plan.ports.iter().filter(|port| port.protocol != ServiceProtocol::Tcp) {
             if !self.protocols.contains(&port.protocol) {
                 self.protocols.push(port.protocol);
             }
@@ -63,7 +63,7 @@ impl ChangedFrontends {
         Ok(deleted)
     }
 
-    fn is_stale(&self, connection: &Connection, protocol: Protocol, node_addresses: &[IpAddr]) -> bool {
+    fn is_stale(&self, connection: &Connection, protocol: ServiceProtocol, node_addresses: &[IpAddr]) -> bool {
         let (ip, port) = (connection.original.destination, connection.original.destination_port);
         let by_address = self.endpoints.get(&Frontend::Address(ip, protocol, port));
         let by_port = || {

@@ -15,13 +15,16 @@ use super::{
     NodePortAddresses, SERVICE_INDEX, ServiceProxy,
     elements::{PlacedElement, SetName},
     endpoints::{NodeTopology, PortEndpoints},
-    family_service::{FamilyService, merge_ranges},
+    family_service::FamilyService,
     programmer::{ServiceChange, TableProgrammer},
     service_health::ServiceHealthServers,
     stale_connections::ChangedFrontends,
     table::ProxyTable,
 };
-use crate::views::{EndpointSliceView, ServiceView};
+use crate::{
+    ranges::range_elements,
+    views::{EndpointSliceView, ServiceView},
+};
 
 /// The table of one family, behind a lock because it is changed on a blocking thread.
 #[derive(Clone)]
@@ -197,23 +200,17 @@ fn node_port_addresses(proxy: &ServiceProxy) -> Vec<IpAddr> {
 fn fixed_elements(proxy: &ServiceProxy, is_ipv4: bool, addresses: &[IpAddr]) -> Vec<PlacedElement> {
     let node = proxy.nodes.get("", &proxy.options.node_name).filter(|_| proxy.options.use_node_cidrs);
     let node_cidrs = node.iter().flat_map(|node| node.spec.pod_cidrs.iter().filter_map(|text| text.parse().ok()));
-    let pods = proxy.options.cluster_cidrs.iter().copied().chain(node_cidrs).collect();
+    let pods: Vec<IpCidr> = proxy.options.cluster_cidrs.iter().copied().chain(node_cidrs).collect();
     let service_cidrs = proxy.cidrs.list();
     let services = service_cidrs.iter().filter_map(|cidr| cidr.spec.as_ref()?.cidrs.as_ref()).flatten();
-    let services = services.filter_map(|text| text.parse().ok()).collect();
-    let mut fixed = range_elements(SetName::ClusterCidrs, pods, is_ipv4);
-    fixed.extend(range_elements(SetName::ServiceCidrs, services, is_ipv4));
+    let services: Vec<IpCidr> = services.filter_map(|text| text.parse().ok()).collect();
+    let mut fixed = placed_ranges(SetName::ClusterCidrs, &pods, is_ipv4);
+    fixed.extend(placed_ranges(SetName::ServiceCidrs, &services, is_ipv4));
     let own = addresses.iter().filter(|ip| ip.is_ipv4() == is_ipv4);
     fixed.extend(own.map(|ip| (SetName::NodePortAddresses, SetElement::key(octets(*ip)))));
     fixed
 }
 
-fn range_elements(set: SetName, mut ranges: Vec<IpCidr>, is_ipv4: bool) -> Vec<PlacedElement> {
-    ranges.retain(|range| range.is_ipv4() == is_ipv4);
-    ranges.iter_mut().for_each(|range| *range = range.network());
-    let elements = merge_ranges(ranges).into_iter().flat_map(|range| {
-        let (first, last) = range.bounds();
-        SetElement::range(first, &last)
-    });
-    elements.map(|element| (set, element)).collect()
+fn placed_ranges(set: SetName, ranges: &[IpCidr], is_ipv4: bool) -> Vec<PlacedElement> {
+    range_elements(ranges, is_ipv4).into_iter().map(|element| (set, element)).collect()
 }

@@ -6,13 +6,15 @@
 //! are.
 
 use sys::nftables::{
-    BaseChain, ChainType, Compare, CtKey, DataType, DynamicSetUpdate, Expression, Family, FibAddress, Hook, MetaKey,
-    PayloadBase, Register, Reject, SetKind, SetSpec, TableName, Transaction, Verdict,
+    BaseChain, ChainType, Compare, CtKey, DataType, DynamicSetUpdate, Expression, FibAddress, Hook, MetaKey, Register,
+    Reject, SetKind, SetSpec, TableName, Transaction, Verdict,
 };
 
 use super::elements::{
     EXTERNAL_LOCAL_CHAIN, EXTERNAL_LOCAL_NODE_PORT_CHAIN, EndpointChain, Masquerade, REJECT_CHAIN, SetName,
 };
+
+use crate::packet_fields::PacketFields;
 
 const SERVICES_CHAIN: &str = "services";
 const ENDPOINTS_CHECK: &str = "service-endpoints-check";
@@ -35,17 +37,12 @@ pub(crate) struct ProxyTable {
 }
 
 impl ProxyTable {
-    fn is_ipv4(&self) -> bool {
-        self.table.family == Family::Ip
+    fn fields(&self) -> PacketFields {
+        PacketFields::of_family(self.table.family)
     }
 
-    /// Registers of an address.
     fn words(&self) -> Register {
-        if self.is_ipv4() { 1 } else { 4 }
-    }
-
-    fn address_type(&self) -> DataType {
-        if self.is_ipv4() { DataType::Ipv4Address } else { DataType::Ipv6Address }
+        self.fields().words()
     }
 
     /// Declares sets, chains and rules in an empty table.
@@ -73,7 +70,7 @@ impl ProxyTable {
     }
 
     fn sets(&self) -> Vec<SetSpec> {
-        let address = self.address_type();
+        let address = self.fields().address_type();
         let frontend = [address, DataType::Protocol, DataType::Port];
         let node_port = [DataType::Protocol, DataType::Port];
         let endpoint = [address, DataType::Port];
@@ -300,26 +297,19 @@ impl ProxyTable {
     }
 
     fn load_source(&self, into: Register) -> Expression {
-        let (offset, length) = if self.is_ipv4() { (12, 4) } else { (8, 16) };
-        Expression::Payload { base: PayloadBase::Network, offset, length, into }
+        self.fields().load_source(into)
     }
 
     fn load_destination(&self, into: Register) -> Expression {
-        let (offset, length) = if self.is_ipv4() { (16, 4) } else { (24, 16) };
-        Expression::Payload { base: PayloadBase::Network, offset, length, into }
+        self.fields().load_destination(into)
     }
 
-    /// Loads protocol and destination port.
     fn load_node_port(&self, into: Register) -> Vec<Expression> {
-        vec![
-            Expression::Meta { key: MetaKey::L4Proto, into },
-            Expression::Payload { base: PayloadBase::Transport, offset: 2, length: 2, into: into + 1 },
-        ]
+        self.fields().load_port(into)
     }
 
-    /// Loads destination address, protocol and port.
     fn load_frontend(&self, into: Register) -> Vec<Expression> {
-        [vec![self.load_destination(into)], self.load_node_port(into + self.words())].concat()
+        self.fields().load_frontend(into)
     }
 }
 

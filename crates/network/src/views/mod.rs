@@ -2,6 +2,7 @@
 
 mod endpoint_slice_view;
 mod node_view;
+mod pod_view;
 mod service_view;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 pub(crate) use endpoint_slice_view::{EndpointSliceView, EndpointView};
 pub(crate) use node_view::NodeView;
+pub(crate) use pod_view::PodView;
 pub(crate) use service_view::{ServicePortView, ServiceView};
 
 /// Implements `kube::Resource` for a view with a field `metadata`.

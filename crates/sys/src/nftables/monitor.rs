@@ -62,6 +62,15 @@ impl TableMonitor {
         }
     }
 
+    /// Forgets the events so far: a replacement of the tables answers all of them.
+    pub fn discard_events(&self) {
+        let mut buffer = vec![0; 256 * 1024];
+        while !matches!(
+            rustix::net::recv(self.socket.get_ref(), &mut buffer[..], RecvFlags::DONTWAIT),
+            Err(rustix::io::Errno::AGAIN)
+        ) {}
+    }
+
     /// Reads events; true if another process changed a table.
     fn has_foreign_change(&self, datagram: &[u8]) -> io::Result<bool> {
         for message in split_datagram(datagram) {

@@ -22,6 +22,7 @@ const NFT_MSG_DELCHAIN: u16 = 5;
 const NFT_MSG_NEWRULE: u16 = 6;
 const NFT_MSG_DELRULE: u16 = 8;
 const NFT_MSG_NEWSET: u16 = 9;
+const NFT_MSG_DELSET: u16 = 11;
 const NFT_MSG_NEWSETELEM: u16 = 12;
 const NFT_MSG_DELSETELEM: u16 = 14;
 const NFTA_LIST_ELEM: u16 = 1;
@@ -141,6 +142,13 @@ impl Transaction {
         body.put_text(1, &table.name);
         set.encode(self.sets, &mut body);
         self.push(NFT_MSG_NEWSET, NLM_F_CREATE, &body, "add set", table, &set.name);
+    }
+
+    /// Deletes a set, which must be unused.
+    pub fn delete_set(&mut self, table: &TableName, set: &str) {
+        let mut body = body(table);
+        body.put_text(1, &table.name).put_text(2, set);
+        self.push(NFT_MSG_DELSET, 0, &body, "delete set", table, set);
     }
 
     /// Adds elements. One with the same key and other data fails the transaction.
