@@ -75,6 +75,14 @@ pub struct UpArguments {
     #[arg(long, value_name = "CIDR", default_value = "10.42.0.0/24")]
     pub pod_cidr: sys::net::Ipv4Cidr,
 
+    /// The range of service addresses
+    #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/16")]
+    pub service_cidr: sys::net::Ipv4Cidr,
+
+    /// The port of the node's DNS server, which the service kube-dns leads to
+    #[arg(long, value_name = "PORT", default_value_t = 10053, value_parser = clap::value_parser!(u16).range(1..))]
+    pub dns_port: u16,
+
     /// Enable initializers: InitializerConfigurations name controllers that see new objects first
     ///
     /// Kubernetes has had this until 1.13.

@@ -95,6 +95,26 @@ impl ClusterInstance {
         self.named("ferry", "ferry_")
     }
 
+    /// The tables of the service proxy.
+    pub fn proxy_table(&self) -> String {
+        format!("{}_services", self.nft_table())
+    }
+
+    /// The tables of network policies.
+    pub fn policy_table(&self) -> String {
+        format!("{}_policies", self.nft_table())
+    }
+
+    /// Whether a table of packet filters is this cluster's.
+    pub fn owns_table(&self, name: &str) -> bool {
+        [self.nft_table(), self.proxy_table(), self.policy_table()].iter().any(|own| own == name)
+    }
+
+    /// The link of the overlay.
+    pub fn overlay_link(&self) -> String {
+        self.named("ferry-overlay", "fryo-")
+    }
+
     fn named(&self, default: &str, prefix: &str) -> String {
         self.suffix.as_ref().map_or_else(|| default.to_owned(), |suffix| format!("{prefix}{suffix}"))
     }

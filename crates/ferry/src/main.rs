@@ -10,6 +10,7 @@ mod build_info;
 mod caller;
 mod certificate_renewal;
 mod cli;
+mod cluster_network;
 mod component_command;
 mod component_serving;
 mod containerd;

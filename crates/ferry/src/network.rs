@@ -1,36 +1,43 @@
-//! The pod network of the cluster's own runtime: a bridge that CNI plug-ins attach pods to, addresses from the pod range,
-//! and packet filters that let pods out under the host's address and keep cluster addresses on this machine.
+//! The pod network of the cluster's own runtime: CNI plug-ins connect every pod by a link of its own, addresses come from
+//! the pod range, and packet filters let pods out under the host's address and keep cluster addresses inside.
 
-use std::{fs, io, net::Ipv4Addr, path::Path};
+use std::{fs, io, path::Path};
 
 use anyhow::Context;
+use network::pod_network::{self, PodNetwork};
 use serde_json::json;
-use sys::net::{self, Ipv4Cidr};
+use sys::net::{self, IpCidr, Ipv4Cidr};
 
-use crate::{atomic, instance::ClusterInstance, state::InstanceState};
+use crate::{atomic, instance::ClusterInstance, options::UpOptions, state::InstanceState};
 
-/// The range of service addresses.
-pub const SERVICE_CIDR: Ipv4Cidr = Ipv4Cidr { base: Ipv4Addr::new(10, 96, 0, 0), prefix: 16 };
 /// CNI's cache of attachments.
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
 /// Prepares the network; what could not be done but is not needed to run pods comes back as warnings.
-pub fn set_up(instance: &ClusterInstance, pods: Ipv4Cidr, state: &mut InstanceState) -> anyhow::Result<Vec<String>> {
+pub fn set_up(options: &UpOptions, state: &mut InstanceState) -> anyhow::Result<Vec<String>> {
+    let instance = &options.instance;
     let directory = instance.cni();
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let file = directory.join("10-ferry.conflist");
-    let text = render_conflist(instance, pods, uplink_mtu());
+    let text = render_conflist(instance, options.pod_cidr, uplink_mtu());
     atomic::write_file(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
+    state.pod_cidr = Some(options.pod_cidr.to_string());
+    state.service_cidr = Some(options.service_cidr.to_string());
+    state.save(instance)?;
     enable_forwarding(instance, state)?;
-    match net::load_nft_ruleset(&render_ruleset(instance, pods)) {
-        Ok(_) => Ok(Vec::new()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(vec!["nft is not installed: pods cannot reach other machines (Debian: apt-get install nftables)".into()])
-        }
+    let network = PodNetwork {
+        table_name: instance.nft_table(),
+        pod_cidr: options.pod_cidr.into(),
+        node_cidr: options.pod_cidr.into(),
+        service_cidr: options.service_cidr.into(),
+        node_ip: options.node_ip,
+        overlay_link: instance.overlay_link(),
+    };
+    match network.set_up() {
+        Ok(()) => Ok(Vec::new()),
         Err(error) => {
-            tracing::warn!(%error, "the packet filters were refused");
-            let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-            Ok(vec![format!("packet filters were not set, pods cannot reach other machines: {why}")])
+            tracing::warn!(%error, "the packet filters or routes were refused");
+            Ok(vec![format!("packet filters were not set, pods cannot reach other machines: {error}")])
         }
     }
 }
@@ -55,12 +62,9 @@ fn uplink_mtu() -> Option<u32> {
 }
 
 fn render_conflist(instance: &ClusterInstance, pods: Ipv4Cidr, mtu: Option<u32>) -> String {
-    let mut bridge = json!({
-        "type": "bridge",
-        "bridge": instance.bridge(),
-        "isGateway": true,
+    let mut link = json!({
+        "type": "ptp",
         "ipMasq": false,
-        "hairpinMode": true,
         "ipam": {
             "type": "host-local",
             "ranges": [[{ "subnet": pods.to_string() }]],
@@ -69,34 +73,14 @@ fn render_conflist(instance: &ClusterInstance, pods: Ipv4Cidr, mtu: Option<u32>)
         },
     });
     if let Some(mtu) = mtu {
-        bridge["mtu"] = mtu.into();
+        link["mtu"] = mtu.into();
     }
-    let list = json!({ "cniVersion": "0.4.0", "name": instance.bridge(), "plugins": [bridge] });
+    let list = json!({ "cniVersion": "0.4.0", "name": instance.bridge(), "plugins": [link] });
     format!("{list:#}\n")
 }
 
-/// Replaces the whole table in one transaction.
-fn render_ruleset(instance: &ClusterInstance, pods: Ipv4Cidr) -> String {
-    let (table, bridge) = (instance.nft_table(), instance.bridge());
-    format!(
-        "table ip {table} {{}}
-delete table ip {table}
-table ip {table} {{
-  chain inside {{
-    type filter hook postrouting priority filter; policy accept;
-    ip daddr {{ {pods}, {SERVICE_CIDR} }} oifname != {{ \"lo\", \"{bridge}\" }} drop
-  }}
-  chain outbound {{
-    type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {pods} ip daddr != {pods} oifname != {{ \"lo\", \"{bridge}\" }} masquerade
-  }}
-}}
-"
-    )
-}
-
-/// Removes the bridge, what is attached to it, the packet filters and the record of addresses, and forwards packets no
-/// more if the host did not before. Says what it removed.
+/// Removes the links of pods, routes, packet filters and the record of addresses, and forwards packets no more if the host
+/// did not before. Says what it removed.
 pub fn tear_down(instance: &ClusterInstance, state: &mut InstanceState) -> anyhow::Result<Vec<String>> {
     let mut removed = Vec::new();
     for link in own_links(instance).context("cannot read the network links")? {
@@ -104,20 +88,22 @@ pub fn tear_down(instance: &ClusterInstance, state: &mut InstanceState) -> anyho
             removed.push(link);
         }
     }
+    let range = |text: &Option<String>| text.as_ref().and_then(|text| text.parse::<IpCidr>().ok());
+    if let (Some(pods), Some(services)) = (range(&state.pod_cidr), range(&state.service_cidr)) {
+        removed.extend(pod_network::delete_links_and_routes(pods, &[pods, services])?);
+    }
+    (state.pod_cidr, state.service_cidr) = (None, None);
     forget_results(instance, Path::new(CNI_RESULTS)).context(CNI_RESULTS)?;
     match fs::remove_dir_all(instance.ipam()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("address records"),
         _ => {}
     }
-    let tables = list_tables();
-    if tables.contains(&instance.nft_table()) {
-        let table = instance.nft_table();
-        let deleted = net::load_nft_ruleset(&format!("delete table ip {table}\n"));
-        deleted.with_context(|| format!("cannot delete the packet filters of table {table}"))?;
+    if pod_network::delete_tables(|name| instance.owns_table(name)).context("cannot delete the packet filters")? {
         removed.push("packet filters".into());
     }
     // Another cluster on this machine still needs it.
-    let shared = tables.iter().any(|table| *table != instance.nft_table());
+    let tables = sys::nftables::list_tables().context("packet filters")?;
+    let shared = tables.iter().any(|table| table.name == "ferry" || table.name.starts_with("ferry_"));
     if state.ip_forward_before.take() == Some(false)
         && !shared
         && net::is_ip_forward_enabled().context("net.ipv4.ip_forward")?
@@ -126,13 +112,6 @@ pub fn tear_down(instance: &ClusterInstance, state: &mut InstanceState) -> anyho
         removed.push("forwarding".into());
     }
     Ok(removed)
-}
-
-/// The tables of packet filters that ferry made, for this cluster or another; none if there is no `nft`.
-fn list_tables() -> Vec<String> {
-    let listed = net::load_nft_ruleset("list tables ip\n").unwrap_or_default();
-    let names = listed.lines().filter_map(|line| line.strip_prefix("table ip "));
-    names.filter(|name| *name == "ferry" || name.starts_with("ferry_")).map(str::to_owned).collect()
 }
 
 /// The ports of the bridge, then the bridge.
@@ -173,24 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn the_cni_configuration_names_bridge_range_and_records() {
+    fn the_cni_configuration_names_range_and_records() {
         let (_directory, instance) = instance();
         let text = render_conflist(&instance, "10.42.0.0/24".parse().unwrap(), Some(1400));
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let bridge = &list["plugins"][0];
-        assert_eq!(bridge["bridge"], instance.bridge());
-        assert_eq!(bridge["mtu"], 1400);
-        assert_eq!(bridge["ipam"]["ranges"][0][0]["subnet"], "10.42.0.0/24");
-        assert_eq!(bridge["ipam"]["dataDir"], instance.ipam().to_str().unwrap());
-    }
-
-    #[test]
-    fn filters_replace_their_own_table_only() {
-        let (_directory, instance) = instance();
-        let rules = render_ruleset(&instance, "10.42.0.0/24".parse().unwrap());
-        let table = format!("table ip {}", instance.nft_table());
-        assert!(rules.starts_with(&format!("{table} {{}}\ndelete {table}\n{table} {{")), "{rules}");
-        assert!(rules.contains("ip daddr { 10.42.0.0/24, 10.96.0.0/16 }"), "{rules}");
+        let link = &list["plugins"][0];
+        assert_eq!(list["name"], instance.bridge());
+        assert_eq!(link["mtu"], 1400);
+        assert_eq!(link["ipam"]["ranges"][0][0]["subnet"], "10.42.0.0/24");
+        assert_eq!(link["ipam"]["dataDir"], instance.ipam().to_str().unwrap());
     }
 
     #[test]

@@ -52,6 +52,10 @@ pub struct UpOptions {
     pub mirror_port: Option<u16>,
     /// The range of pod addresses.
     pub pod_cidr: Ipv4Cidr,
+    /// The range of service addresses.
+    pub service_cidr: Ipv4Cidr,
+    /// The port of the node's DNS server.
+    pub dns_port: u16,
     /// Whether there are initializers.
     pub initializers: bool,
     /// Storage of objects.
@@ -79,6 +83,8 @@ impl UpOptions {
             kubelet_port: arguments.kubelet_port,
             mirror_port: Some(arguments.mirror_port).filter(|port| *port != 0).or(state.mirror_port),
             pod_cidr: arguments.pod_cidr,
+            service_cidr: arguments.service_cidr,
+            dns_port: arguments.dns_port,
             initializers: arguments.enable_initializers,
             storage: arguments.storage.clone(),
             instance,
@@ -88,7 +94,9 @@ impl UpOptions {
     /// The names in the certificates.
     pub fn names(&self) -> ClusterNames {
         let bound = Some(self.bind_address).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
-        let mut ips: Vec<IpAddr> = [self.node_ip].into_iter().chain(bound).collect();
+        let service = Ipv4Addr::from(u32::from(self.service_cidr.base).wrapping_add(1));
+        let mut ips: Vec<IpAddr> = [self.node_ip].into_iter().chain(bound).chain([service.into()]).collect();
+        ips.sort_unstable();
         ips.dedup();
         ClusterNames { node: self.node_name.clone(), ips }
     }

@@ -13,7 +13,6 @@ use crate::{
     containerd::{install, programs::RuntimePrograms},
     instance::ClusterInstance,
     kubeconfig::Kubeconfig,
-    network::SERVICE_CIDR,
     options::{RuntimeChoice, UpOptions},
     pidfile, pki, runtime_check,
     user_error::user_error,
@@ -138,9 +137,9 @@ fn pod_range_free(options: &UpOptions) -> anyhow::Result<()> {
             "Choose a --pod-cidr such as 10.42.0.0/24.",
         ));
     }
-    if pods.overlaps(&SERVICE_CIDR) {
+    if pods.overlaps(&options.service_cidr) {
         return Err(user_error(
-            format!("the pod range {pods} overlaps the service range {SERVICE_CIDR}"),
+            format!("the pod range {pods} overlaps the service range {}", options.service_cidr),
             "Choose another --pod-cidr.",
         ));
     }
@@ -148,7 +147,9 @@ fn pod_range_free(options: &UpOptions) -> anyhow::Result<()> {
     for address in sys::net::list_addresses().context("cannot read the network addresses")? {
         let IpAddr::V4(ip) = address.ip else { continue };
         let name = links.iter().find(|link| link.index == address.link).map_or("?", |link| &link.name);
-        if name != options.instance.bridge() && pods.overlaps(&network_of(ip, address.prefix)) {
+        // The gateway address of a pod's own link, from before a restart.
+        let is_pod_link = name.starts_with("veth") && address.prefix == 32;
+        if name != options.instance.bridge() && !is_pod_link && pods.overlaps(&network_of(ip, address.prefix)) {
             return Err(user_error(
                 format!("the pod range {pods} overlaps {ip}/{} of the link {name}", address.prefix),
                 "Choose another --pod-cidr.",

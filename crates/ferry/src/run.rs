@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     certificate_renewal::run_renewal,
+    cluster_network::{self, DnsSockets, NetworkClients, start_node_network},
     containerd::Containerd,
     instance::CONTEXT,
     kubeconfig::Kubeconfig,
@@ -91,6 +92,13 @@ async fn start_components(
     });
     let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
     steps.step("controllers, scheduler", start_controllers_and_scheduler(options, &server, &pki, components)).await?;
+    let dns = in_process_client(&server, "dns", cluster_network::NETWORK_USER.into(), &[]);
+    let admin = in_process_client(&server, "ferry", "kubernetes-admin".into(), &["system:masters"]);
+    cluster_network::apply_network_rules(&admin).await.context("RBAC rules of the network")?;
+    cluster_network::start_dns_service(options, dns.clone(), components);
+    let proxy = in_process_client(&server, "kube-proxy", "system:kube-proxy".into(), &[]);
+    let clients = NetworkClients { proxy, policy: dns.clone(), dns };
+    steps.step("network", start_node_network(options, clients, listeners.dns, components)).await?;
     let client = in_process_client(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
     let kubelet = KubeletStart { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
     steps.step("kubelet", kubelet.start(client.clone(), components)).await?;
@@ -111,6 +119,7 @@ async fn start_components(
 struct BoundListeners {
     api: TcpListener,
     kubelet: TcpListener,
+    dns: DnsSockets,
 }
 
 impl BoundListeners {
@@ -120,7 +129,8 @@ impl BoundListeners {
             listener.with_context(|| format!("cannot listen on {address} port {port}"))
         };
         let api = listen(options.bind_address, options.port).await?;
-        Ok(Self { api, kubelet: listen(options.kubelet_address(), options.kubelet_port).await? })
+        let kubelet = listen(options.kubelet_address(), options.kubelet_port).await?;
+        Ok(Self { api, kubelet, dns: DnsSockets::bind(options.node_ip, options.dns_port).await? })
     }
 }
 
@@ -158,7 +168,7 @@ async fn container_runtime(
             (endpoint.clone(), runtime_check::connect_external(endpoint).await?, true)
         }
         RuntimeChoice::Own => {
-            state.warnings = network::set_up(instance, options.pod_cidr, state)?;
+            state.warnings = network::set_up(options, state)?;
             let mut containerd = Containerd::new(instance)?;
             let (cri, found) = containerd.ensure_running().await?;
             containerd.load_pause(&cri).await?;
@@ -243,6 +253,7 @@ fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<S
     }
     Ok(ServerOptions {
         build: crate::build_info::build_info(),
+        service_networks: vec![options.service_cidr.to_string().parse().context("--service-cidr")?],
         advertise: Some((options.node_ip, options.port)),
         authentication,
         aggregation: AggregationOptions { certificate: Some(certificate), ..AggregationOptions::default() },
@@ -348,6 +359,10 @@ impl KubeletStart<'_> {
             node_name: options.node_name.clone(),
             node_ip: options.node_ip,
             pod_cidr: options.pod_cidr.to_string(),
+            cluster_dns: kubelet::ClusterDns {
+                servers: vec![cluster_network::dns_address(options.service_cidr).into()],
+                domain: cluster_network::CLUSTER_DOMAIN.into(),
+            },
             runtime_endpoint: endpoint,
             root_dir: instance.kubelet(),
             pod_logs_dir: instance.pod_logs(),

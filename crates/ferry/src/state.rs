@@ -19,6 +19,10 @@ pub struct InstanceState {
     pub mirror_port: Option<u16>,
     /// Whether the host forwarded packets before ferry turned it on; absent while ferry has not.
     pub ip_forward_before: Option<bool>,
+    /// The ranges of pods and services, whose links and routes `down` removes.
+    pub pod_cidr: Option<String>,
+    /// The range of services.
+    pub service_cidr: Option<String>,
     /// The user's kubeconfig that has the cluster's context.
     pub kubeconfig: Option<PathBuf>,
     /// The name of that context.

@@ -14,7 +14,7 @@ use sys::cgroup::CgroupManager;
 pub use crate::pod_metadata::{
     container_reference, format_pod, pod_name, pod_namespace, pod_reference, pod_uid, time_from_nanos,
 };
-use crate::{admission::PodAdmission, resources::NodeResources, runtime_status::PodRuntimeStatus};
+use crate::{admission::PodAdmission, pod_dns::ClusterDns, resources::NodeResources, runtime_status::PodRuntimeStatus};
 
 /// Clients, informers and immutable facts about the node.
 pub struct KubeletContext {
@@ -24,6 +24,8 @@ pub struct KubeletContext {
     pub node_name: String,
     /// The node's IP.
     pub node_ip: IpAddr,
+    /// The cluster's DNS.
+    pub cluster_dns: ClusterDns,
     /// Root of the pod directories `pods/<uid>`.
     pub root_dir: PathBuf,
     /// Root of the container logs.
@@ -89,6 +91,7 @@ impl KubeletContext {
             start_time: jiff::Timestamp::UNIX_EPOCH,
             node_name: "test".into(),
             node_ip: std::net::Ipv4Addr::LOCALHOST.into(),
+            cluster_dns: ClusterDns::default(),
             root_dir: "/nonexistent".into(),
             pod_logs_dir: "/nonexistent".into(),
             cgroup_root: "/nonexistent".into(),

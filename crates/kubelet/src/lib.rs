@@ -17,6 +17,8 @@ use sys::cgroup::CgroupManager;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use pod_dns::ClusterDns;
+
 use crate::{
     blocking::{run_blocking, run_on_own_runtime},
     machine_info::MachineInfo,
@@ -44,6 +46,7 @@ mod machine_info;
 mod metrics;
 mod node_registration;
 mod pod_actions;
+mod pod_dns;
 mod pod_metadata;
 mod pod_sandbox;
 mod pod_spec;
@@ -77,6 +80,8 @@ pub struct KubeletConfig {
     pub node_ip: IpAddr,
     /// The node's pod CIDR, for `spec.podCIDR`.
     pub pod_cidr: String,
+    /// The cluster's DNS, for pods with `dnsPolicy: ClusterFirst`.
+    pub cluster_dns: ClusterDns,
     /// The CRI endpoint, `unix:///…`.
     pub runtime_endpoint: String,
     /// Pod directories: `pods/<uid>/volumes/…`.
@@ -171,6 +176,7 @@ async fn run_components(
         start_time: jiff::Timestamp::now(),
         node_name: config.node_name,
         node_ip: config.node_ip,
+        cluster_dns: config.cluster_dns,
         root_dir: config.root_dir,
         pod_logs_dir: config.pod_logs_dir,
         cgroups,

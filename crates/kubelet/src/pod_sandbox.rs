@@ -3,18 +3,17 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use k8s_openapi::api::{
-    core::v1::{ContainerPort, Pod, PodSpec},
+    core::v1::{Pod, PodSpec},
     node::v1::RuntimeClass,
 };
-use runtime::cri::types::{
-    DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol,
-};
+use runtime::cri::types::{LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol};
 
 use crate::{
     admission::normalize_sysctl_name,
     blocking::run_blocking,
     config_objects::ConfigObjects,
     context::{self, KubeletContext},
+    pod_dns::PodDns,
     resources,
     runtime_status::labels,
     security_context, unsupported,
@@ -105,6 +104,9 @@ pub async fn create_pod_sandbox(
         let create = move || cgroups.create(&cgroup).and_then(|()| cgroups.set_limits(&cgroup, &limits));
         run_blocking(create).await?;
     }
+    for warning in pod_dns(kubelet, pod, &pod.spec.clone().unwrap_or_default()).await.warnings {
+        kubelet.recorder.record_warning(context::pod_reference(pod), "DNSConfigForming", warning);
+    }
     let handler = runtime_handler(kubelet, pod).await?;
     Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await, &handler).await?)
 }
@@ -164,7 +166,7 @@ pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -
         }),
         hostname: if spec.host_network == Some(true) { String::new() } else { pod_hostname(pod) },
         log_directory: kubelet.pod_log_dir(pod).display().to_string(),
-        dns_config: Some(pod_dns_config(&spec, &tokio::fs::read_to_string(RESOLV_CONF).await.unwrap_or_default())),
+        dns_config: Some(pod_dns(kubelet, pod, &spec).await.config),
         port_mappings: port_mappings(&spec),
         labels,
         annotations: pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
@@ -177,24 +179,9 @@ pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -
     }
 }
 
-/// Returns the host ports, which the runtime passes to the CNI plug-ins. A pod on the host's network needs none.
-fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
-    if spec.host_network == Some(true) {
-        return Vec::new();
-    }
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let ports = containers.flat_map(|container| container.ports.iter().flatten());
-    let mapping = |port: &ContainerPort| PortMapping {
-        protocol: match port.protocol.as_deref() {
-            Some("UDP") => Protocol::Udp,
-            Some("SCTP") => Protocol::Sctp,
-            _ => Protocol::Tcp,
-        } as i32,
-        container_port: port.container_port,
-        host_port: port.host_port.unwrap_or(0),
-        host_ip: port.host_ip.clone().unwrap_or_default(),
-    };
-    ports.map(mapping).collect()
+async fn pod_dns(kubelet: &KubeletContext, pod: &Pod, spec: &PodSpec) -> PodDns {
+    let resolv_conf = tokio::fs::read_to_string(RESOLV_CONF).await.unwrap_or_default();
+    kubelet.cluster_dns.settings_of_pod(spec, context::pod_namespace(pod), &resolv_conf)
 }
 
 /// Returns the labels that identify a pod's runtime objects.
@@ -213,57 +200,34 @@ pub fn pod_hostname(pod: &Pod) -> String {
     name.chars().take(MAX_HOSTNAME_LENGTH).collect::<String>().trim_end_matches(['-', '.']).into()
 }
 
-/// Builds the DNS config. Without a cluster DNS, `ClusterFirst` uses the node's resolvers, as upstream does.
-fn pod_dns_config(spec: &PodSpec, resolv_conf: &str) -> DnsConfig {
-    let mut dns = match spec.dns_policy.as_deref() {
-        Some("None") => DnsConfig::default(),
-        _ => parse_resolv_conf(resolv_conf),
-    };
-    if let Some(more) = &spec.dns_config {
-        dns.servers.extend(more.nameservers.iter().flatten().cloned());
-        dns.searches.extend(more.searches.iter().flatten().cloned());
-        let option = |option: &k8s_openapi::api::core::v1::PodDNSConfigOption| {
-            let name = option.name.clone().unwrap_or_default();
-            option.value.as_ref().map_or(name.clone(), |value| format!("{name}:{value}"))
-        };
-        dns.options.extend(more.options.iter().flatten().map(option));
+/// Returns the host ports of a pod's containers; those of a pod on the host's network are the host's own.
+fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
+    if spec.host_network == Some(true) {
+        return Vec::new();
     }
-    dns
-}
-
-fn parse_resolv_conf(text: &str) -> DnsConfig {
-    let mut dns = DnsConfig::default();
-    for line in text.lines() {
-        let mut words = line.split_whitespace().take_while(|word| !word.starts_with(['#', ';'])).map(String::from);
-        match words.next().as_deref() {
-            Some("nameserver") => dns.servers.extend(words.next()),
-            Some("search") => dns.searches = words.collect(),
-            Some("options") => dns.options = words.collect(),
-            _ => {}
-        }
-    }
-    dns
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            let protocol = match port.protocol.as_deref() {
+                Some("UDP") => Protocol::Udp,
+                Some("SCTP") => Protocol::Sctp,
+                _ => Protocol::Tcp,
+            };
+            Some(PortMapping {
+                protocol: protocol as i32,
+                container_port: port.container_port,
+                host_port: port.host_port.filter(|port| *port != 0)?,
+                host_ip: port.host_ip.clone().unwrap_or_default(),
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn dns_policy_selects_resolvers() {
-        let host = "# comment\nnameserver 10.0.0.1\nsearch a.example b.example\noptions ndots:2 # x\n";
-        let spec = |value| serde_json::from_value::<PodSpec>(value).unwrap();
-        let default = pod_dns_config(&spec(json!({ "containers": [] })), host);
-        assert_eq!(
-            (default.servers, default.searches.len(), default.options),
-            (vec!["10.0.0.1".into()], 2, vec!["ndots:2".into()])
-        );
-        let none = spec(json!({ "containers": [], "dnsPolicy": "None",
-            "dnsConfig": { "nameservers": ["1.1.1.1"], "options": [{ "name": "ndots", "value": "5" }, { "name": "edns0" }] } }));
-        let none = pod_dns_config(&none, host);
-        assert_eq!((none.servers, none.options), (vec!["1.1.1.1".into()], vec!["ndots:5".into(), "edns0".into()]));
-    }
 
     #[test]
     fn long_hostname_is_truncated() {

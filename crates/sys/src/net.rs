@@ -1,17 +1,33 @@
-//! Network links, addresses and routes over rtnetlink, packet filters through `nft`, IP forwarding.
+//! Network links, addresses and routes over rtnetlink, IP forwarding.
 //!
 //! All functions act on the network namespace of the calling thread.
 
-mod netlink;
+mod address;
+mod cidr;
+mod link;
+mod neighbour;
+mod route;
 
 use std::{
     fs, io,
-    io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    process::{Command, Stdio},
+    path::Path,
 };
 
-use netlink::{parse_attributes, read_u32};
+use crate::netlink::{self, parse_attributes, read_u32};
+
+pub use address::{add_address, delete_address, ensure_address};
+pub use cidr::{IpCidr, IpCidrParseError, octets};
+pub use link::{
+    VethPeer, VxlanSpec, create_bridge, create_veth, create_vxlan, find_link, link_by_name, rename_link,
+    set_all_multicast, set_bridge_port, set_link_up, set_mac, set_master, set_mtu, set_promiscuous,
+    set_tx_queue_length,
+};
+pub use neighbour::{
+    ForwardingEntry, MacAddress, Neighbour, delete_forwarding, delete_neighbour, list_forwarding, list_neighbours,
+    replace_forwarding, replace_neighbour,
+};
+pub use route::{Route, RouteKind, add_route, delete_route, list_routes, replace_route};
 
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
@@ -35,6 +51,10 @@ pub struct NetworkLink {
     pub mtu: u32,
     /// Index of the bridge that it is a port of.
     pub master: Option<u32>,
+    /// The hardware address of an Ethernet link.
+    pub mac: Option<MacAddress>,
+    /// Index of the link's peer or parent.
+    pub peer: Option<u32>,
 }
 
 /// An address of a link.
@@ -102,6 +122,12 @@ impl Ipv4Cidr {
     }
 }
 
+impl From<Ipv4Cidr> for IpCidr {
+    fn from(cidr: Ipv4Cidr) -> Self {
+        Self { address: cidr.base.into(), prefix: cidr.prefix }
+    }
+}
+
 impl std::fmt::Display for Ipv4Cidr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.base, self.prefix)
@@ -138,11 +164,15 @@ fn parse_link(message: &[u8]) -> io::Result<NetworkLink> {
         up: read_u32(message, 8)? & IFF_UP != 0,
         mtu: 0,
         master: None,
+        mac: None,
+        peer: None,
     };
     for (kind, value) in parse_attributes(message, 16)? {
         match kind {
+            1 => link.mac = MacAddress::try_from(value).ok(),
             3 => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
             4 => link.mtu = read_u32(value, 0)?,
+            5 => link.peer = Some(read_u32(value, 0)?),
             10 => link.master = Some(read_u32(value, 0)?),
             _ => {}
         }
@@ -220,27 +250,14 @@ pub fn host_address(ours: &[&str]) -> io::Result<Ipv4Addr> {
 /// Deletes a link by name; returns whether it existed.
 pub fn delete_link(name: &str) -> io::Result<bool> {
     match list_links()?.into_iter().find(|link| link.name == name) {
-        Some(link) => netlink::send_command(RTM_DELLINK, &ifinfo_header(link.index)).map(|()| true),
+        Some(link) => netlink::send_command(RTM_DELLINK, 0, &ifinfo_header(link.index)).map(|()| true),
         None => Ok(false),
     }
 }
 
-/// Loads an `nft` ruleset in one transaction and returns its output.
-pub fn load_nft_ruleset(ruleset: &str) -> io::Result<String> {
-    let mut child = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(ruleset.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(io::Error::other(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim())))
+/// Whether the kernel has IPv6.
+pub fn has_ipv6() -> bool {
+    Path::new("/proc/net/if_inet6").exists()
 }
 
 /// Whether IPv4 forwarding is enabled.
@@ -251,6 +268,11 @@ pub fn is_ip_forward_enabled() -> io::Result<bool> {
 /// Enables or disables IPv4 forwarding.
 pub fn set_ip_forward(on: bool) -> io::Result<()> {
     fs::write(IP_FORWARD, if on { "1" } else { "0" })
+}
+
+/// The number of an address's family.
+fn family_of(address: IpAddr) -> u8 {
+    if address.is_ipv4() { AF_INET } else { 10 }
 }
 
 fn ifinfo_header(index: u32) -> [u8; 16] {

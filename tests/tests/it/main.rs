@@ -16,5 +16,6 @@ mod readme;
 mod refusals;
 mod restart;
 mod sample_controller;
+mod services;
 mod streams;
 mod walk;

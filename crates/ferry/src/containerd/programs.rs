@@ -9,7 +9,7 @@ use crate::user_error::user_error;
 /// Folders searched for containerd and its helpers; distributions put some of them into those of root only.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const CNI: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
-const PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
+const PLUGINS: [&str; 3] = ["ptp", "host-local", "loopback"];
 
 /// The paths of the container runtime's programs.
 #[derive(Clone, Debug)]

@@ -1,0 +1,3 @@
+//! Kernel interfaces in network namespaces of their own; skipped without root.
+
+mod nftables;
