@@ -25,6 +25,8 @@ pub struct SchedulerCache {
     tree: NodeTree,
     pods: HashMap<Arc<str>, CachedPod>,
     images: HashMap<Arc<str>, Arc<ImageState>>,
+    /// Number of assumed pods.
+    assumed: usize,
     /// Names of nodes that changed since the last snapshot.
     changed: HashSet<Arc<str>>,
     /// Whether nodes came, went or changed their zone since the last snapshot.
@@ -125,6 +127,7 @@ impl SchedulerCache {
     /// Removes a pod; returns whether it was there.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
         let Some(cached) = self.pods.remove(uid) else { return false };
+        self.assumed -= usize::from(cached.is_assumed);
         let Some(name) = cached.pod.node_name.clone() else { return true };
         self.change_node(&name, |node| {
             Arc::make_mut(&mut node.info).remove_pod(uid);
@@ -145,12 +148,12 @@ impl SchedulerCache {
 
     /// Numbers of nodes, pods and assumed pods.
     pub fn counts(&self) -> (usize, usize, usize) {
-        let assumed = self.pods.values().filter(|cached| cached.is_assumed).count();
-        (self.tree.len(), self.pods.len(), assumed)
+        (self.tree.len(), self.pods.len(), self.assumed)
     }
 
     fn insert_pod(&mut self, pod: Arc<PodInfo>, is_assumed: bool) {
         let Some(name) = pod.node_name.clone() else { return };
+        self.assumed += usize::from(is_assumed);
         self.pods.insert(pod.uid.clone(), CachedPod { pod: pod.clone(), is_assumed });
         self.change_node(&name, |node| Arc::make_mut(&mut node.info).add_pod(pod));
     }

@@ -9,6 +9,8 @@ mod binding_cycle;
 mod cache;
 mod candidate;
 pub mod config;
+#[cfg(test)]
+mod differential;
 mod event_handlers;
 mod extender;
 mod failure;

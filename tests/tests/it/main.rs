@@ -10,6 +10,7 @@ mod handover;
 mod initializers;
 mod kube_apiserver;
 mod kube_controller_manager;
+mod kube_scheduler;
 mod pod_fields;
 mod python_exec;
 mod readme;

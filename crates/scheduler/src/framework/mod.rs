@@ -13,6 +13,7 @@ use std::{collections::HashMap, sync::Arc};
 use client::EventSeriesRecorder;
 
 use self::{
+    cluster_event::ClusterEvent,
     cycle_state::CycleState,
     extension_points::{CycleContext, MAX_NODE_SCORE, NominatingInfo, PermitResult, Plugin, PreFilterResult},
     status::{Diagnosis, NodeStatuses, Reasons, Status, StatusCode},
@@ -95,6 +96,22 @@ pub struct Framework {
     /// Filters, apart, for they run most often.
     filters: Vec<IndexedPlugin>,
     scores: Vec<(usize, Arc<dyn Plugin>, i64)>,
+    /// All plug-ins, each once.
+    registered: Vec<RegisteredPlugin>,
+}
+
+/// A plug-in with the events that it registered for.
+pub struct RegisteredPlugin {
+    /// The plug-in.
+    pub plugin: Arc<dyn Plugin>,
+    events: Vec<ClusterEvent>,
+}
+
+impl RegisteredPlugin {
+    /// Whether the plug-in registered for an event.
+    pub fn is_interested(&self, event: ClusterEvent) -> bool {
+        self.events.iter().any(|registered| registered.covers(event))
+    }
 }
 
 impl Framework {
@@ -124,6 +141,7 @@ impl Framework {
             indexed.insert(point, plugins.into_iter().map(|(index, plugin, _)| (index, plugin)).collect::<Vec<_>>());
         }
         let filters = indexed.get(&ExtensionPoint::Filter).cloned().unwrap_or_default();
+        let registered = register_plugins(&indexed);
         Self {
             profile_name: profile_name.into(),
             percentage_of_nodes_to_score,
@@ -131,6 +149,7 @@ impl Framework {
             points: indexed,
             filters,
             scores,
+            registered,
         }
     }
 
@@ -139,12 +158,9 @@ impl Framework {
         self.points.get(&point).map_or(&[], Vec::as_slice)
     }
 
-    /// All plug-ins, each once.
-    pub fn all_plugins(&self) -> Vec<Arc<dyn Plugin>> {
-        let mut plugins: Vec<&IndexedPlugin> = self.points.values().flatten().collect();
-        plugins.sort_by_key(|(index, _)| *index);
-        plugins.dedup_by_key(|(index, _)| *index);
-        plugins.into_iter().map(|(_, plugin)| plugin.clone()).collect()
+    /// All plug-ins with the events that they registered for.
+    pub fn registered_plugins(&self) -> &[RegisteredPlugin] {
+        &self.registered
     }
 
     /// Whether there are filters.
@@ -450,6 +466,21 @@ impl Framework {
         let plugins = self.plugins(ExtensionPoint::PostBind).iter();
         plugins.filter_map(|(_, plugin)| plugin.as_post_bind()).for_each(|plugin| plugin.post_bind(state, pod, node));
     }
+}
+
+/// Collects the plug-ins of all points, each once, with their events.
+fn register_plugins(points: &HashMap<ExtensionPoint, Vec<IndexedPlugin>>) -> Vec<RegisteredPlugin> {
+    let mut plugins: Vec<&IndexedPlugin> = points.values().flatten().collect();
+    plugins.sort_by_key(|(index, _)| *index);
+    plugins.dedup_by_key(|(index, _)| *index);
+    let events = |plugin: &dyn Plugin| plugin.as_enqueue_extensions().map(|extensions| extensions.events_to_register());
+    plugins
+        .into_iter()
+        .map(|(_, plugin)| RegisteredPlugin {
+            events: events(plugin.as_ref()).unwrap_or_default(),
+            plugin: plugin.clone(),
+        })
+        .collect()
 }
 
 /// Names the plug-in of a failure: a rejection keeps its message, an error gets a prefix.

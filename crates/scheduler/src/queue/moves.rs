@@ -5,9 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use super::{QueueState, SchedulingQueue};
 use crate::{
     framework::{
-        ExtensionPoint, Framework,
+        ExtensionPoint, Framework, RegisteredPlugin,
         cluster_event::{ClusterEvent, EventObject, ObjectChange, QueueingHint},
-        extension_points::Plugin,
         queued_pod::QueuedPodInfo,
     },
     metrics::METRICS,
@@ -131,10 +130,10 @@ impl SchedulingQueue {
         }
         let Some(framework) = self.framework_of(&entry.pod) else { return QueueingStrategy::AfterBackoff };
         let mut strategy = QueueingStrategy::Skip;
-        for plugin in framework.all_plugins() {
-            let name = plugin.name();
+        for registered in framework.registered_plugins() {
+            let name = registered.plugin.name();
             if !entry.rejectors().any(|rejector| rejector == name)
-                || hint(plugin.as_ref(), entry, event, object, memo) == QueueingHint::Skip
+                || hint(registered, entry, event, object, memo) == QueueingHint::Skip
             {
                 continue;
             }
@@ -203,15 +202,15 @@ impl SchedulingQueue {
     fn may_ungate(&self, entry: &QueuedPodInfo, event: ClusterEvent) -> bool {
         let Some(gate) = entry.gating_plugin else { return true };
         let Some(framework) = self.framework_of(&entry.pod) else { return true };
-        let mut plugins = framework.all_plugins().into_iter().filter(|plugin| plugin.name() == gate);
-        event.is_wild_card() || plugins.any(|plugin| is_interested(plugin.as_ref(), event))
+        let mut plugins = framework.registered_plugins().iter().filter(|registered| registered.plugin.name() == gate);
+        event.is_wild_card() || plugins.any(|registered| registered.is_interested(event))
     }
 
     fn interested_plugins(&self, event: ClusterEvent) -> Vec<&'static str> {
         let frameworks = self.bindings.get().map_or(&[][..], |bindings| &bindings.frameworks);
-        let plugins = frameworks.iter().flat_map(|framework| framework.all_plugins());
-        let mut names: Vec<&'static str> =
-            plugins.filter(|plugin| is_interested(plugin.as_ref(), event)).map(|plugin| plugin.name()).collect();
+        let plugins = frameworks.iter().flat_map(|framework| framework.registered_plugins());
+        let interested = plugins.filter(|registered| registered.is_interested(event));
+        let mut names: Vec<&'static str> = interested.map(|registered| registered.plugin.name()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -223,21 +222,17 @@ impl SchedulingQueue {
     }
 }
 
-fn is_interested(plugin: &dyn Plugin, event: ClusterEvent) -> bool {
-    let events = plugin.as_enqueue_extensions().map(|extensions| extensions.events_to_register());
-    events.is_some_and(|events| events.iter().any(|registered| registered.covers(event)))
-}
-
 /// Returns a plug-in's hint about an event that it registered for.
 fn hint(
-    plugin: &dyn Plugin,
+    registered: &RegisteredPlugin,
     entry: &QueuedPodInfo,
     event: ClusterEvent,
     object: &EventObject,
     memo: &mut HintMemo,
 ) -> QueueingHint {
+    let plugin = &registered.plugin;
     let Some(extensions) = plugin.as_enqueue_extensions() else { return QueueingHint::Queue };
-    if !is_interested(plugin, event) {
+    if !registered.is_interested(event) {
         return QueueingHint::Skip;
     }
     let is_own = matches!(object, EventObject::Pod(change)
