@@ -35,7 +35,7 @@ pub struct UpArguments {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Install containerd, runc, the CNI plug-ins and nft if they are missing, and run a containerd of the cluster's own
+    /// Install containerd and runc if they are missing, and run a containerd of the cluster's own
     ///
     /// Needed once: the data directory remembers it.
     #[arg(long)]
@@ -78,6 +78,12 @@ pub struct UpArguments {
     /// The range of service addresses
     #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/16")]
     pub service_cidr: sys::net::Ipv4Cidr,
+
+    /// The range of addresses for services of type LoadBalancer; default: the nodes' own addresses
+    ///
+    /// The network must route the range to the nodes.
+    #[arg(long, value_name = "CIDR")]
+    pub load_balancer_range: Option<sys::net::IpCidr>,
 
     /// The port of the node's DNS server, which the service kube-dns leads to
     #[arg(long, value_name = "PORT", default_value_t = 10053, value_parser = clap::value_parser!(u16).range(1..))]

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     arguments::{DownArguments, StatusArguments, UpArguments},
     caller::CallingUser,
-    down, kube_apiserver, kube_controller_manager, kube_scheduler, screen, status, store_commands, up,
+    down, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, screen, status, store_commands, up,
 };
 
 /// Kubernetes in one binary.
@@ -37,6 +37,7 @@ enum Subcommands {
     Store(store_commands::StoreCommands),
     KubeApiserver(KubeApiserverArguments),
     KubeControllerManager(KubeControllerManagerArguments),
+    KubeProxy(KubeProxyArguments),
     KubeScheduler(KubeSchedulerArguments),
 }
 
@@ -58,6 +59,15 @@ pub struct KubeControllerManagerArguments {
     arguments: Vec<String>,
 }
 
+/// The service proxy alone, with upstream's flags; `ferry kube-proxy --help` lists them
+#[derive(Clone, Debug, Args)]
+#[command(name = "kube-proxy", disable_help_flag = true)]
+pub struct KubeProxyArguments {
+    /// Upstream's flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<String>,
+}
+
 /// The scheduler alone, with upstream's flags; `ferry kube-scheduler --help` lists them
 #[derive(Clone, Debug, Args)]
 #[command(name = "kube-scheduler", disable_help_flag = true)]
@@ -71,9 +81,13 @@ pub struct KubeSchedulerArguments {
 pub fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    if let Some(code) = started_as_cni_plugin() {
+        return code;
+    }
     match started_as_component().as_deref() {
         Some("kube-apiserver") => return kube_apiserver::run_command(std::env::args().skip(1)),
         Some("kube-controller-manager") => return kube_controller_manager::run_command(std::env::args().skip(1)),
+        Some("kube-proxy") => return kube_proxy::run_command(std::env::args().skip(1)),
         Some("kube-scheduler") => return kube_scheduler::run_command(std::env::args().skip(1)),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
@@ -90,12 +104,20 @@ pub fn main() -> ExitCode {
         Subcommands::KubeControllerManager(arguments) => {
             return kube_controller_manager::run_command(arguments.arguments);
         }
+        Subcommands::KubeProxy(arguments) => return kube_proxy::run_command(arguments.arguments),
         Subcommands::KubeScheduler(arguments) => return kube_scheduler::run_command(arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);
         ExitCode::FAILURE
     })
+}
+
+/// Runs the CNI plug-in under whose name this program was started.
+fn started_as_cni_plugin() -> Option<ExitCode> {
+    let name = std::env::args().next()?;
+    let name = Path::new(&name).file_name()?.to_str()?;
+    cni::run_plugin(name)
 }
 
 /// The upstream component under whose name this program was started.

@@ -14,6 +14,7 @@ use kube::{
 };
 use network::{
     dns::{DnsOptions, DnsServer, DnsService},
+    load_balancer::{LoadBalancerController, LoadBalancerPool},
     policy::{NetworkPolicyEngine, NetworkPolicyOptions},
     proxy::{ServiceProxy, ServiceProxyOptions},
 };
@@ -137,11 +138,21 @@ pub fn start_dns_service(options: &UpOptions, dns: Client, components: &mut Comp
     });
 }
 
+/// Assigns addresses to Services of type LoadBalancer.
+pub fn start_load_balancer(options: &UpOptions, client: Client, components: &mut ComponentSet) {
+    let pool = options.load_balancer_range.map_or(LoadBalancerPool::Nodes, LoadBalancerPool::Range);
+    components.start("load balancer", |shutdown| async move {
+        LoadBalancerController::new(client, pool, shutdown.clone()).run(shutdown).await;
+        Ok(())
+    });
+}
+
 /// Applies the RBAC rules of the network's user.
 pub async fn apply_network_rules(admin: &Client) -> kube::Result<()> {
     let read = ["get", "list", "watch"];
     let rules = json!([
         { "apiGroups": [""], "resources": ["services", "namespaces", "nodes", "pods"], "verbs": read },
+        { "apiGroups": [""], "resources": ["services/status"], "verbs": ["patch"] },
         { "apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": read },
         { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read },
     ]);

@@ -174,6 +174,11 @@ impl ClusterInstance {
         self.data.join("cni")
     }
 
+    /// The CNI plug-ins of the cluster's own runtime: links to this program.
+    pub fn cni_plugins(&self) -> PathBuf {
+        self.cni().join("bin")
+    }
+
     /// Which pod addresses are taken.
     pub fn ipam(&self) -> PathBuf {
         self.cni().join("ipam")

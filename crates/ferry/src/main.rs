@@ -19,6 +19,7 @@ mod flags;
 mod instance;
 mod kube_apiserver;
 mod kube_controller_manager;
+mod kube_proxy;
 mod kube_scheduler;
 mod kubeconfig;
 mod log;

@@ -18,6 +18,7 @@ pub fn set_up(options: &UpOptions, state: &mut InstanceState) -> anyhow::Result<
     let instance = &options.instance;
     let directory = instance.cni();
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    link_plugins(instance)?;
     let file = directory.join("10-ferry.conflist");
     let text = render_conflist(instance, options.pod_cidr, uplink_mtu());
     atomic::write_file(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
@@ -25,21 +26,44 @@ pub fn set_up(options: &UpOptions, state: &mut InstanceState) -> anyhow::Result<
     state.service_cidr = Some(options.service_cidr.to_string());
     state.save(instance)?;
     enable_forwarding(instance, state)?;
-    let network = PodNetwork {
-        table_name: instance.nft_table(),
-        pod_cidr: options.pod_cidr.into(),
-        node_cidr: options.pod_cidr.into(),
-        service_cidr: options.service_cidr.into(),
-        node_ip: options.node_ip,
-        overlay_link: instance.overlay_link(),
-    };
-    match network.set_up() {
+    match pod_network_of(options).set_up() {
         Ok(()) => Ok(Vec::new()),
         Err(error) => {
             tracing::warn!(%error, "the packet filters or routes were refused");
             Ok(vec![format!("packet filters were not set, pods cannot reach other machines: {error}")])
         }
     }
+}
+
+/// The pod network that the options describe.
+pub fn pod_network_of(options: &UpOptions) -> PodNetwork {
+    PodNetwork {
+        table_name: options.instance.nft_table(),
+        pod_cidr: options.pod_cidr.into(),
+        node_cidr: options.pod_cidr.into(),
+        service_cidr: options.service_cidr.into(),
+        node_ip: options.node_ip,
+        overlay_link: options.instance.overlay_link(),
+    }
+}
+
+/// Makes the CNI plug-ins: this program under their names.
+fn link_plugins(instance: &ClusterInstance) -> anyhow::Result<()> {
+    let directory = instance.cni_plugins();
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let program = std::env::current_exe().context("the path of this program")?;
+    for name in cni::PLUGINS {
+        let link = directory.join(name);
+        if fs::read_link(&link).is_ok_and(|target| target == program) {
+            continue;
+        }
+        let replaced = match fs::remove_file(&link) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => std::os::unix::fs::symlink(&program, &link),
+        };
+        replaced.with_context(|| link.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// Remembers how forwarding was before it is turned on, so that a crash in between cannot forget it.
@@ -75,7 +99,8 @@ fn render_conflist(instance: &ClusterInstance, pods: Ipv4Cidr, mtu: Option<u32>)
     if let Some(mtu) = mtu {
         link["mtu"] = mtu.into();
     }
-    let list = json!({ "cniVersion": "0.4.0", "name": instance.bridge(), "plugins": [link] });
+    let ports = json!({ "type": "portmap", "capabilities": { "portMappings": true } });
+    let list = json!({ "cniVersion": "1.0.0", "name": instance.bridge(), "plugins": [link, ports] });
     format!("{list:#}\n")
 }
 
@@ -91,6 +116,7 @@ pub fn tear_down(instance: &ClusterInstance, state: &mut InstanceState) -> anyho
     let range = |text: &Option<String>| text.as_ref().and_then(|text| text.parse::<IpCidr>().ok());
     if let (Some(pods), Some(services)) = (range(&state.pod_cidr), range(&state.service_cidr)) {
         removed.extend(pod_network::delete_links_and_routes(pods, &[pods, services])?);
+        cni::remove_host_ports(pods).context("cannot remove host ports")?;
     }
     (state.pod_cidr, state.service_cidr) = (None, None);
     forget_results(instance, Path::new(CNI_RESULTS)).context(CNI_RESULTS)?;

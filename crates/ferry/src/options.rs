@@ -54,6 +54,8 @@ pub struct UpOptions {
     pub pod_cidr: Ipv4Cidr,
     /// The range of service addresses.
     pub service_cidr: Ipv4Cidr,
+    /// The range of load balancer addresses; `None`: the nodes' own.
+    pub load_balancer_range: Option<sys::net::IpCidr>,
     /// The port of the node's DNS server.
     pub dns_port: u16,
     /// Whether there are initializers.
@@ -84,6 +86,7 @@ impl UpOptions {
             mirror_port: Some(arguments.mirror_port).filter(|port| *port != 0).or(state.mirror_port),
             pod_cidr: arguments.pod_cidr,
             service_cidr: arguments.service_cidr,
+            load_balancer_range: arguments.load_balancer_range,
             dns_port: arguments.dns_port,
             initializers: arguments.enable_initializers,
             storage: arguments.storage.clone(),

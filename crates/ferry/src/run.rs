@@ -96,6 +96,7 @@ async fn start_components(
     let admin = in_process_client(&server, "ferry", "kubernetes-admin".into(), &["system:masters"]);
     cluster_network::apply_network_rules(&admin).await.context("RBAC rules of the network")?;
     cluster_network::start_dns_service(options, dns.clone(), components);
+    cluster_network::start_load_balancer(options, dns.clone(), components);
     let proxy = in_process_client(&server, "kube-proxy", "system:kube-proxy".into(), &[]);
     let clients = NetworkClients { proxy, policy: dns.clone(), dns };
     steps.step("network", start_node_network(options, clients, listeners.dns, components)).await?;
@@ -174,6 +175,8 @@ async fn container_runtime(
             containerd.load_pause(&cri).await?;
             serve_mirror(options, state, components).await?;
             components.start("containerd", |shutdown| containerd.run_supervised(shutdown));
+            let pod_network = network::pod_network_of(options);
+            components.start("pod network", |shutdown| async move { Ok(pod_network.run_repair(shutdown).await?) });
             (instance.own_endpoint(), cri, found)
         }
     };

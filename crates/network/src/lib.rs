@@ -5,6 +5,7 @@
 
 pub mod dns;
 mod http_server;
+pub mod load_balancer;
 mod packet_fields;
 pub mod pod_network;
 pub mod policy;

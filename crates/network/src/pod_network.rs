@@ -4,16 +4,19 @@
 //! Guarantee: a packet for a pod or service leaves the node through a pod's link or the overlay, never as it is through
 //! another link.
 
-use std::{io, net::IpAddr};
+use std::{io, net::IpAddr, time::Duration};
 
 use sys::{
     net::{self, IpCidr, Route, RouteKind},
     nftables::{
         self, BaseChain, ChainType, Compare, DataType, Expression, Family, Hook, MetaKey, NftError, PayloadBase,
-        SetElement, SetKind, SetSpec, TableName, Transaction, Verdict,
+        SetElement, SetKind, SetSpec, TableMonitor, TableName, Transaction, Verdict,
     },
 };
+use tokio_util::sync::CancellationToken;
 
+/// The delay before a table that another program changed is replaced.
+const REPAIR_DELAY: Duration = Duration::from_millis(500);
 /// The protocol number of routes that this crate makes.
 pub const ROUTE_PROTOCOL: u8 = 201;
 /// The beginning of names of pods' links on the node.
@@ -76,6 +79,25 @@ impl PodNetwork {
             net::replace_route(&route).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Restores the table whenever another program changes it, until `shutdown`.
+    pub async fn run_repair(self, shutdown: CancellationToken) -> Result<(), PodNetworkError> {
+        let monitor = TableMonitor::new(vec![self.table()])?;
+        loop {
+            match shutdown.run_until_cancelled(monitor.wait_for_foreign_change()).await {
+                None => return Ok(()),
+                Some(changed) => changed?,
+            }
+            tracing::warn!("pod network: another program changed the table, replacing it");
+            tokio::time::sleep(REPAIR_DELAY).await;
+            monitor.discard_events();
+            let network = self.clone();
+            let repaired = tokio::task::spawn_blocking(move || network.set_up()).await;
+            if let Ok(Err(error)) = repaired {
+                tracing::error!(%error, "pod network: table was not replaced");
+            }
+        }
     }
 
     /// The routes: addresses of this node's range without a pod are unreachable, and so are those of other nodes that

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use super::programs::{PATH, RuntimePrograms};
 use crate::{steps::StepReporter, user_error::user_error};
 
-const PACKAGES: [&str; 4] = ["containerd", "runc", "containernetworking-plugins", "nftables"];
+const PACKAGES: [&str; 2] = ["containerd", "runc"];
 
 /// Whether what is missing can be installed here; refuses other distributions by name.
 pub fn can_install(missing: &[&str]) -> anyhow::Result<bool> {
@@ -30,7 +30,7 @@ pub fn can_install(missing: &[&str]) -> anyhow::Result<bool> {
 
 /// Installs what is missing, if anything is.
 pub async fn install_packages(steps: &mut StepReporter) -> anyhow::Result<()> {
-    let missing = RuntimePrograms::missing_with_filters();
+    let missing = RuntimePrograms::missing();
     if missing.is_empty() {
         return Ok(());
     }

@@ -60,7 +60,7 @@ impl Containerd {
         let directory = self.instance.containerd();
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let restricted = !has_capability(CAP_SYS_RESOURCE).context("/proc/self/status")?;
-        let text = config::render_config(&self.instance, &self.programs.cni, restricted);
+        let text = config::render_config(&self.instance, &self.instance.cni_plugins(), restricted);
         let path = config::config_path(&self.instance);
         let changed = atomic::read_file(&path)?.is_none_or(|old| old != text);
         if changed {

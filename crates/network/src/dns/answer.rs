@@ -194,3 +194,97 @@ fn encode(request: &Message, response: Message, transport: Transport) -> Vec<u8>
     };
     encoded.or_else(|_| failure()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use hickory_proto::rr::rdata::A;
+
+    use super::*;
+
+    /// A responder of an empty cluster without resolvers.
+    fn responder() -> Responder {
+        let reject = |_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, tower::BoxError>("unreachable".into())
+        };
+        let client = client::transport::in_process_client(tower::service_fn(reject), "test");
+        let informers = client::SharedInformerFactory::new(client, tokio_util::sync::CancellationToken::new());
+        let origin = Name::from_ascii("cluster.local.").unwrap();
+        let ranges = vec!["10.96.0.0/16".parse().unwrap()];
+        let zone = ClusterZone::new(
+            origin,
+            informers.informer_for(),
+            informers.informer_for(),
+            informers.informer_for(),
+            ranges,
+        );
+        Responder::new(Arc::new(zone), Forwarder::new("/nonexistent".into(), Vec::new()))
+    }
+
+    fn question(name: &str, kind: RecordType) -> Message {
+        let mut message = Message::new(7, MessageType::Query, OpCode::Query);
+        message.metadata.recursion_desired = true;
+        message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
+        message
+    }
+
+    fn check(responder: &Responder, request: &Message) -> Message {
+        match responder.respond_at_once(&request.to_vec().unwrap(), Transport::Udp) {
+            Progress::Done(bytes) => Message::from_vec(&bytes).unwrap(),
+            Progress::Forward(_) => panic!("forwarded"),
+            Progress::Ignored => panic!("ignored"),
+        }
+    }
+
+    #[tokio::test]
+    async fn names_of_the_cluster_are_answered_with_authority() {
+        let responder = responder();
+        let absent = check(&responder, &question("x.default.svc.cluster.local.", RecordType::A));
+        assert_eq!(absent.metadata.response_code, ResponseCode::NXDomain);
+        assert!(absent.metadata.authoritative && absent.authorities.len() == 1);
+        let version = check(&responder, &question("DNS-Version.cluster.local.", RecordType::TXT));
+        assert_eq!(version.answers.len(), 1);
+        let reverse = check(&responder, &question("9.0.96.10.in-addr.arpa.", RecordType::PTR));
+        assert_eq!(reverse.metadata.response_code, ResponseCode::NXDomain);
+    }
+
+    #[tokio::test]
+    async fn questions_that_amplify_are_refused() {
+        let responder = responder();
+        let any = check(&responder, &question("cluster.local.", RecordType::ANY));
+        assert_eq!(any.metadata.response_code, ResponseCode::NotImp);
+        let transfer = check(&responder, &question("cluster.local.", RecordType::AXFR));
+        assert_eq!(transfer.metadata.response_code, ResponseCode::Refused);
+    }
+
+    #[test]
+    fn large_answer_is_truncated_for_udp_only() {
+        let request = question("a.", RecordType::A);
+        let mut response = response_to(&request, ResponseCode::NoError);
+        let record = |last: u8| {
+            Record::from_rdata(Name::from_ascii("a.").unwrap(), 5, hickory_proto::rr::RData::A(A::new(10, 0, 0, last)))
+        };
+        response.answers = (0..200).map(record).collect();
+        let udp = Message::from_vec(&encode(&request, response.clone(), Transport::Udp)).unwrap();
+        assert!(udp.metadata.truncation && udp.answers.is_empty());
+        let tcp = Message::from_vec(&encode(&request, response, Transport::Tcp)).unwrap();
+        assert!(!tcp.metadata.truncation && tcp.answers.len() == 200);
+    }
+
+    #[tokio::test]
+    async fn malformed_packets_do_no_harm() {
+        let responder = responder();
+        let mut random = fastrand::Rng::with_seed(16);
+        let valid = question("_http._tcp.web.default.svc.cluster.local.", RecordType::SRV).to_vec().unwrap();
+        for round in 0..50_000 {
+            let mut packet = valid.clone();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(..packet.len());
+                packet[at] = random.u8(..);
+            }
+            packet.truncate(if round % 3 == 0 { random.usize(..=packet.len()) } else { packet.len() });
+            if let Progress::Done(answer) = responder.respond_at_once(&packet, Transport::Udp) {
+                assert!(answer.len() <= usize::from(LARGEST_UDP));
+            }
+        }
+    }
+}

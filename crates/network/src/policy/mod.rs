@@ -7,6 +7,8 @@
 
 mod compile;
 mod ruleset;
+#[cfg(test)]
+mod tests;
 
 use std::{hash::RandomState, sync::Arc, time::Duration};
 

@@ -2,12 +2,13 @@
 
 use std::io;
 
-use super::{Family, TableName, transaction::SUBSYSTEM};
+use super::{ElementData, Family, SetElement, TableName, transaction::SUBSYSTEM};
 use crate::netlink::{AttributeBuffer, NLM_F_DUMP, NLM_F_REQUEST, NetlinkSocket, parse_attributes, read_text};
 
 const NFT_MSG_GETTABLE: u16 = 1;
 const NFT_MSG_GETSETELEM: u16 = 13;
 const HEADER: usize = 4;
+const NFTA_DATA_VALUE: u16 = 1;
 
 /// Lists the tables of the families that this module knows.
 pub fn list_tables() -> io::Result<Vec<TableName>> {
@@ -27,8 +28,8 @@ pub fn list_tables() -> io::Result<Vec<TableName>> {
     Ok(tables)
 }
 
-/// Counts the elements of a set.
-pub fn count_elements(table: &TableName, set: &str) -> io::Result<usize> {
+/// Lists the elements of a set: keys, and the bytes of data in maps.
+pub fn list_elements(table: &TableName, set: &str) -> io::Result<Vec<SetElement>> {
     let mut body = AttributeBuffer::with_header(&[table.family.number(), 0, 0, 0]);
     body.put_text(1, &table.name).put_text(2, set);
     let messages = NetlinkSocket::netfilter()?.exchange(
@@ -36,11 +37,34 @@ pub fn count_elements(table: &TableName, set: &str) -> io::Result<usize> {
         NLM_F_REQUEST | NLM_F_DUMP,
         body.as_bytes(),
     )?;
-    let mut count = 0;
+    let mut elements = Vec::new();
     for message in &messages {
         for (_, list) in parse_attributes(message, HEADER)?.into_iter().filter(|(kind, _)| *kind == 3) {
-            count += parse_attributes(list, 0)?.len();
+            for (_, element) in parse_attributes(list, 0)? {
+                elements.extend(parse_element(element)?);
+            }
         }
     }
-    Ok(count)
+    Ok(elements)
+}
+
+fn parse_element(element: &[u8]) -> io::Result<Option<SetElement>> {
+    let (mut key, mut data) = (None, None);
+    for (kind, value) in parse_attributes(element, 0)? {
+        let bytes = || -> io::Result<Option<Vec<u8>>> {
+            let found = parse_attributes(value, 0)?.into_iter().find(|(kind, _)| *kind == NFTA_DATA_VALUE);
+            Ok(found.map(|(_, bytes)| bytes.to_vec()))
+        };
+        match kind {
+            1 => key = bytes()?,
+            2 => data = bytes()?.map(ElementData::Value),
+            _ => {}
+        }
+    }
+    Ok(key.map(|key| SetElement { data, ..SetElement::key(key) }))
+}
+
+/// Counts the elements of a set.
+pub fn count_elements(table: &TableName, set: &str) -> io::Result<usize> {
+    list_elements(table, set).map(|elements| elements.len())
 }

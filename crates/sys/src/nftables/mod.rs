@@ -14,7 +14,7 @@ use std::io;
 pub use expression::{
     Compare, CtKey, DynamicSetUpdate, Expression, FibAddress, MetaKey, PayloadBase, Register, Reject, VERDICT_REGISTER,
 };
-pub use listing::{count_elements, list_tables};
+pub use listing::{count_elements, list_elements, list_tables};
 pub use monitor::TableMonitor;
 pub use set::{DataType, ElementData, SetElement, SetKind, SetSpec};
 pub use transaction::Transaction;
