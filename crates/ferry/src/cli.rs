@@ -37,6 +37,7 @@ enum Subcommands {
     Store(store_commands::StoreCommands),
     KubeApiserver(KubeApiserverArguments),
     KubeControllerManager(KubeControllerManagerArguments),
+    Kubectl(KubectlArguments),
 }
 
 /// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
@@ -57,6 +58,20 @@ pub struct KubeControllerManagerArguments {
     arguments: Vec<String>,
 }
 
+/// The command line tool of Kubernetes; `ferry kubectl --help` lists its commands
+#[derive(Clone, Debug, Args)]
+#[command(name = "kubectl", disable_help_flag = true)]
+pub struct KubectlArguments {
+    /// The command and its flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<String>,
+}
+
+/// Runs kubectl and turns its exit code into that of the process.
+fn run_kubectl(arguments: &[String]) -> ExitCode {
+    ExitCode::from(u8::try_from(kubectl::run_command(arguments)).unwrap_or(1))
+}
+
 /// Parses the arguments, does what they say, and turns the outcome into an exit code.
 pub fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
@@ -64,6 +79,7 @@ pub fn main() -> ExitCode {
     match started_as_component().as_deref() {
         Some("kube-apiserver") => return kube_apiserver::run_command(std::env::args().skip(1)),
         Some("kube-controller-manager") => return kube_controller_manager::run_command(std::env::args().skip(1)),
+        Some("kubectl") => return run_kubectl(&std::env::args().skip(1).collect::<Vec<_>>()),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
             return ExitCode::FAILURE;
@@ -79,6 +95,7 @@ pub fn main() -> ExitCode {
         Subcommands::KubeControllerManager(arguments) => {
             return kube_controller_manager::run_command(arguments.arguments);
         }
+        Subcommands::Kubectl(arguments) => return run_kubectl(&arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);
