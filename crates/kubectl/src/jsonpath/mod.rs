@@ -83,7 +83,7 @@ mod tests {
         check("{..name}", "a b");
         check("{.items[-1:].n}", "2");
         check("{.items[0].metadata.labels}", "{\"app\":\"web\"}");
-        check("{.items[0]['metadata.name','n']}", "1");
+        check("{.items[0]['metadata.name','n']}", "a 1");
         check("{.none}", "");
         check("{.items[5].n}", "array index out of bounds: index 5, length 2");
         check("{.items", "unclosed action");
