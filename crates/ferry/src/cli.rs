@@ -39,6 +39,7 @@ enum Subcommands {
     KubeControllerManager(KubeControllerManagerArguments),
     KubeProxy(KubeProxyArguments),
     KubeScheduler(KubeSchedulerArguments),
+    Kubectl(KubectlArguments),
 }
 
 /// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
@@ -77,6 +78,20 @@ pub struct KubeSchedulerArguments {
     arguments: Vec<String>,
 }
 
+/// The command line tool of Kubernetes; `ferry kubectl --help` lists its commands
+#[derive(Clone, Debug, Args)]
+#[command(name = "kubectl", disable_help_flag = true)]
+pub struct KubectlArguments {
+    /// The command and its flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<String>,
+}
+
+/// Runs kubectl and turns its exit code into that of the process.
+fn run_kubectl(arguments: &[String]) -> ExitCode {
+    ExitCode::from(u8::try_from(kubectl::run_command(arguments)).unwrap_or(1))
+}
+
 /// Parses the arguments, does what they say, and turns the outcome into an exit code.
 pub fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
@@ -89,6 +104,7 @@ pub fn main() -> ExitCode {
         Some("kube-controller-manager") => return kube_controller_manager::run_command(std::env::args().skip(1)),
         Some("kube-proxy") => return kube_proxy::run_command(std::env::args().skip(1)),
         Some("kube-scheduler") => return kube_scheduler::run_command(std::env::args().skip(1)),
+        Some("kubectl") => return run_kubectl(&std::env::args().skip(1).collect::<Vec<_>>()),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
             return ExitCode::FAILURE;
@@ -106,6 +122,7 @@ pub fn main() -> ExitCode {
         }
         Subcommands::KubeProxy(arguments) => return kube_proxy::run_command(arguments.arguments),
         Subcommands::KubeScheduler(arguments) => return kube_scheduler::run_command(arguments.arguments),
+        Subcommands::Kubectl(arguments) => return run_kubectl(&arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);

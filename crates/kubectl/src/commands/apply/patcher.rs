@@ -1,0 +1,112 @@
+//! Client-side apply: the three-way patch of an object.
+
+use api::Value;
+
+use super::{ApplyRun, describe_info};
+use crate::{
+    commands::create::{LAST_APPLIED, set_last_applied},
+    errors::{CommandError, CommandResult},
+    merge_patch::{three_way_merge, three_way_strategic, type_of_object},
+    object::ObjectFields,
+    resource::{DryRun, PatchKind, ResourceInfo},
+};
+
+/// A computed patch.
+pub struct ApplyPatch {
+    /// The type of the patch.
+    pub kind: PatchKind,
+    /// The patch.
+    pub patch: Value,
+}
+
+const MAX_RETRIES: usize = 5;
+
+/// Computes the patch from the current object to the manifest.
+pub fn compute_patch(current: &Value, manifest: &Value) -> CommandResult<ApplyPatch> {
+    let mut modified = manifest.clone();
+    set_last_applied(&mut modified);
+    let annotation = current.map("metadata.annotations").and_then(|map| map.get(LAST_APPLIED)).and_then(Value::as_str);
+    let original: Value = match annotation {
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| CommandError::new(format!("retrieving original configuration: {error}")))?,
+        None => Value::Null,
+    };
+    match type_of_object(manifest) {
+        Some(ty) => {
+            let patch = three_way_strategic(ty, &original, &modified, current);
+            Ok(ApplyPatch { kind: PatchKind::Strategic, patch })
+        }
+        None => Ok(ApplyPatch { kind: PatchKind::Merge, patch: three_way_merge(&original, &modified, current) }),
+    }
+}
+
+/// Patches the object; conflicts are tried again.
+pub fn patch_object(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -> CommandResult<Value> {
+    let client = run.session.client()?;
+    let mut tries = 0;
+    loop {
+        let computed = compute_patch(&info.object, manifest)?;
+        if computed.patch == serde_json::json!({}) {
+            return Ok(computed.patch);
+        }
+        if run.dry_run == DryRun::Client {
+            let patched = apply_locally(&info.object, &computed)?;
+            info.refresh(patched);
+            return Ok(computed.patch);
+        }
+        // Server-side effects of a conflict are seen by reading the object once more.
+        match info.patch(client, computed.kind, computed.patch.to_string(), &run.options) {
+            Ok(patched) => {
+                info.refresh(patched);
+                return Ok(computed.patch);
+            }
+            Err(error) if error.is_conflict() && tries < MAX_RETRIES => {
+                tries += 1;
+                info.load(client)?;
+            }
+            Err(error) if run.session.flags.bool("force") && ["Conflict", "Invalid"].contains(&error.reason()) => {
+                recreate(run, info, manifest)?;
+                return Ok(computed.patch);
+            }
+            Err(error) => {
+                let error = error.with_source("patching", &info.source);
+                let verb = format!("applying patch:\n{}\nto:\n{}\nfor:", computed.patch, describe_info(info));
+                return Err(error.with_source(&verb, &info.source));
+            }
+        }
+    }
+}
+
+/// Applies a patch without the server.
+pub fn apply_locally(object: &Value, computed: &ApplyPatch) -> CommandResult<Value> {
+    let kind = match computed.kind {
+        PatchKind::Strategic => api::patch::PatchType::Strategic,
+        PatchKind::Json => api::patch::PatchType::Json,
+        _ => api::patch::PatchType::Merge,
+    };
+    let ty = type_of_object(object)
+        .or_else(|| api::schema::schema().type_named("core/v1.ConfigMap"))
+        .ok_or_else(|| CommandError::new("no type to patch with"))?;
+    kind.apply_patch(ty, object, &computed.patch)
+        .map_err(|error| CommandError::new(format!("applying patch locally: {error}")))
+}
+
+/// Deletes the object and creates it anew, for `--force`.
+fn recreate(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -> CommandResult {
+    use crate::commands::wait_condition::{WaitDeadline, wait_for_deletion};
+    let client = run.session.client()?;
+    let mut options =
+        serde_json::json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+    let grace = run.session.flags.int("grace-period");
+    if grace >= 0 {
+        options["gracePeriodSeconds"] = grace.into();
+    }
+    info.delete(client, &options)?;
+    let timeout = run.session.flags.duration("timeout");
+    wait_for_deletion(client, info, "", WaitDeadline::after(if timeout == 0 { -1 } else { timeout }))?;
+    let mut modified = manifest.clone();
+    set_last_applied(&mut modified);
+    let created = info.create(client, &modified, &run.options)?;
+    info.refresh(created);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! `kubectl config set` and `unset`: properties by dotted name.
+
+use api::{Map, Value, json::go_quote};
+
+use super::{help_error, load};
+use crate::{
+    errors::CommandResult,
+    kubeconfig::{Kubeconfig, modify_config},
+    outln,
+    session::Session,
+};
+
+const CLUSTER_FIELDS: [&str; 7] = [
+    "server",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "certificate-authority",
+    "certificate-authority-data",
+    "proxy-url",
+    "disable-compression",
+];
+const USER_FIELDS: [&str; 12] = [
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    "token",
+    "tokenFile",
+    "as",
+    "as-uid",
+    "username",
+    "password",
+    "auth-provider",
+    "exec",
+];
+const CONTEXT_FIELDS: [&str; 3] = ["cluster", "user", "namespace"];
+
+/// A property: the section, the entry's name, and the field.
+struct PropertyPath {
+    section: &'static str,
+    name: String,
+    field: String,
+}
+
+fn parse_path(config: &Kubeconfig, text: &str) -> CommandResult<Option<PropertyPath>> {
+    if text == "current-context" {
+        return Ok(None);
+    }
+    let (first, rest) = text.split_once('.').unwrap_or((text, ""));
+    let sections: [(&'static str, &[&str]); 3] =
+        [("clusters", &CLUSTER_FIELDS), ("users", &USER_FIELDS), ("contexts", &CONTEXT_FIELDS)];
+    let Some((section, fields)) = sections.iter().find(|(section, _)| *section == first) else {
+        crate::bail!("unable to parse {text} after [] at api.Config");
+    };
+    // Names may have dots: the field is what stands after the last known one.
+    let known = config
+        .section(section)
+        .keys()
+        .filter(|name| rest == name.as_str() || rest.starts_with(&format!("{name}.")))
+        .max_by_key(|name| name.len());
+    let (name, field) = match known {
+        Some(name) => (name.clone(), rest[name.len()..].trim_start_matches('.').to_owned()),
+        None => match rest.rsplit_once('.') {
+            Some((name, field)) if fields.contains(&field) => (name.to_owned(), field.to_owned()),
+            _ => (rest.to_owned(), String::new()),
+        },
+    };
+    if !field.is_empty() && !fields.contains(&field.split('.').next().unwrap_or_default()) {
+        let what = match *section {
+            "clusters" => "api.Cluster",
+            "users" => "api.AuthInfo",
+            _ => "api.Context",
+        };
+        crate::bail!("unable to parse {field} after [{section} {name}] at {what}");
+    }
+    Ok(Some(PropertyPath { section, name, field }))
+}
+
+/// `config set`
+pub fn run_set(session: &Session) -> CommandResult {
+    let [path, value] = session.arguments() else {
+        return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" "))));
+    };
+    let (rules, config) = load(session)?;
+    let mut changed = config.clone();
+    match parse_path(&config, path)? {
+        None => changed.current_context.clone_from(value),
+        Some(property) => {
+            if property.field.is_empty() {
+                crate::bail!("unable to set a struct to a value");
+            }
+            let entry = changed.section_mut(property.section).entry(property.name).or_insert_with(Map::new);
+            let boolean = ["insecure-skip-tls-verify", "disable-compression"].contains(&property.field.as_str());
+            let new: Value = match value.as_str() {
+                "true" if boolean => true.into(),
+                "false" if boolean => false.into(),
+                _ if boolean => crate::bail!("strconv.ParseBool: parsing {}: invalid syntax", go_quote(value)),
+                text if property.field.ends_with("-data") && !session.flags.bool("set-raw-bytes") => {
+                    use base64::Engine;
+                    if base64::engine::general_purpose::STANDARD.decode(text).is_err() {
+                        crate::bail!("error decoding the value: illegal base64 data");
+                    }
+                    text.into()
+                }
+                text => text.into(),
+            };
+            let mut object = Value::Object(std::mem::take(entry));
+            crate::object::set_path(&mut object, &property.field, new);
+            if let Value::Object(map) = object {
+                *entry = map;
+            }
+        }
+    }
+    modify_config(&rules, &config, &changed)?;
+    outln!("Property {} set.", go_quote(path));
+    Ok(())
+}
+
+/// `config unset`
+pub fn run_unset(session: &Session) -> CommandResult {
+    let [path] = session.arguments() else {
+        return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" "))));
+    };
+    let (rules, config) = load(session)?;
+    let mut changed = config.clone();
+    match parse_path(&config, path)? {
+        None => changed.current_context.clear(),
+        Some(property) if property.name.is_empty() => changed.section_mut(property.section).clear(),
+        Some(property) => {
+            let entries = changed.section_mut(property.section);
+            let Some(entry) = entries.get_mut(&property.name) else {
+                crate::bail!("current map key `{}` is invalid", property.name);
+            };
+            if property.field.is_empty() {
+                entries.remove(&property.name);
+            } else {
+                let mut object = Value::Object(std::mem::take(entry));
+                crate::object::remove_path(&mut object, &property.field);
+                if let Value::Object(map) = object {
+                    *entry = map;
+                }
+            }
+        }
+    }
+    modify_config(&rules, &config, &changed)?;
+    outln!("Property {} unset.", go_quote(path));
+    Ok(())
+}

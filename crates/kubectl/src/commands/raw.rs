@@ -1,0 +1,33 @@
+//! `--raw`: requests to a path of the server.
+
+use api::json::go_quote;
+
+use crate::{errors::CommandResult, files, output::write_out_bytes, rest::RestRequest, session::Session};
+
+/// Checks a raw path.
+pub fn check_path(path: &str) -> CommandResult {
+    if !path.starts_with('/') && !path.contains("://") {
+        crate::bail!("--raw must be a valid URL path: parse {}: invalid URI for request", go_quote(path));
+    }
+    Ok(())
+}
+
+/// Sends a request to a raw path and prints the answer.
+pub fn send(session: &Session, method: http::Method, path: &str, filename: Option<&str>) -> CommandResult {
+    let mut request = RestRequest::new(method, path);
+    if let Some(filename) = filename {
+        let body = if filename == "-" {
+            use std::io::Read;
+            let mut body = Vec::new();
+            // An unreadable stdin is an empty body.
+            let _ = std::io::stdin().lock().read_to_end(&mut body);
+            body
+        } else {
+            files::read_file(filename)?
+        };
+        request = request.with_body("application/json", body);
+    }
+    let response = session.client()?.send(request)?;
+    write_out_bytes(&response.body);
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! `kubectl taint`
+
+use api::{Value, json::go_quote};
+use formats::names;
+use serde_json::json;
+
+use crate::{
+    errors::{CommandError, CommandResult},
+    merge_patch::{diff_strategic, type_of_object},
+    object::{self, ObjectFields},
+    printers::ObjectPrinter,
+    resource::{DryRun, PatchKind, RequestOptions, ResourceBuilder},
+    session::Session,
+};
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// Changes of taints.
+#[derive(Default)]
+struct TaintChange {
+    add: Vec<Value>,
+    remove: Vec<(String, String)>,
+}
+
+/// Changes the taints of nodes.
+pub fn run(session: &Session) -> CommandResult {
+    let flags = &session.flags;
+    let dry_run = DryRun::from_flags(flags)?;
+    let arguments = session.arguments();
+    let is_spec = |argument: &String| argument.contains('=') || argument.contains(':') || argument.ends_with('-');
+    let first = arguments.iter().position(is_spec).unwrap_or(arguments.len());
+    let (resources, specs) = arguments.split_at(first);
+    if let Some(stray) = specs.iter().find(|argument| !is_spec(argument)) {
+        crate::bail!("all resources must be specified before taint changes: {stray}");
+    }
+    if resources.is_empty() {
+        crate::bail!("one or more resources must be specified as <resource> <name>");
+    }
+    if specs.is_empty() {
+        crate::bail!("at least one taint update is required");
+    }
+    let change = parse_specs(session, specs)?;
+    let kind = session.mapping_for_argument(&resources[0].split('/').next().unwrap_or_default().to_lowercase())?;
+    if kind.kind != "Node" {
+        crate::bail!("invalid resource type {}, only node types are supported", resources[0]);
+    }
+    let mut builder = ResourceBuilder::from_session(session)?;
+    builder.arguments = resources.to_vec();
+    if builder.select_all && !builder.label_selector.is_empty() {
+        crate::bail!("cannot set --all and --selector at the same time");
+    }
+    builder.flatten = true;
+    builder.continue_on_error = true;
+    let mut errors = Vec::new();
+    let result = builder.build(session)?;
+    errors.extend(result.errors);
+    for mut info in result.infos {
+        let before = info.object.clone();
+        let operation = match apply_change(&mut info.object, &change, flags.bool("overwrite")) {
+            Ok(operation) => operation,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        let printer = ObjectPrinter::from_flags(flags, operation)?;
+        if dry_run != DryRun::Client {
+            let Some(ty) = type_of_object(&before) else { continue };
+            let patch = diff_strategic(ty, &before, &info.object);
+            let options =
+                RequestOptions { dry_run, field_manager: flags.string("field-manager"), ..Default::default() };
+            match info.patch(session.client()?, PatchKind::Strategic, patch.to_string(), &options) {
+                Ok(patched) => info.object = patched,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            }
+        }
+        printer.print(&info.object)?;
+    }
+    CommandError::join(errors)
+}
+
+fn parse_specs(session: &Session, specs: &[String]) -> CommandResult<TaintChange> {
+    let mut change = TaintChange::default();
+    for spec in specs {
+        if let Some(text) = spec.strip_suffix('-') {
+            let (key, effect) = text.split_once(':').unwrap_or((text, ""));
+            let key = key.split('=').next().unwrap_or(key);
+            if !effect.is_empty() && !EFFECTS.contains(&effect) {
+                crate::bail!("invalid taint effect: {effect}, unsupported taint effect");
+            }
+            change.remove.push((key.to_owned(), effect.to_owned()));
+            continue;
+        }
+        let Some((pair, effect)) = spec.split_once(':') else { crate::bail!("invalid taint spec: {spec}") };
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if !EFFECTS.contains(&effect) {
+            let message = format!("invalid taint effect: {effect}, unsupported taint effect");
+            return Err(crate::run::usage_error(session, &message));
+        }
+        let faults = names::check_qualified_name(key);
+        if !faults.is_empty() {
+            crate::bail!("invalid taint spec: {spec}, {}", faults.join("; "));
+        }
+        let faults = names::check_label_value(value);
+        if !faults.is_empty() {
+            crate::bail!("invalid taint spec: {spec}, {}", faults.join("; "));
+        }
+        let mut taint = json!({"key": key, "effect": effect});
+        if !value.is_empty() {
+            taint["value"] = value.into();
+        }
+        if change.add.iter().any(|known| known.text("key") == key && known.text("effect") == effect) {
+            crate::bail!("duplicated taints with the same key and effect: {taint}");
+        }
+        change.add.push(taint);
+    }
+    let both: Vec<String> = change
+        .add
+        .iter()
+        .filter(|taint| {
+            change
+                .remove
+                .iter()
+                .any(|(key, effect)| key == taint.text("key") && (effect.is_empty() || effect == taint.text("effect")))
+        })
+        .map(|taint| format!("{}={}", taint.text("key"), taint.text("effect")))
+        .collect();
+    if !both.is_empty() {
+        crate::bail!("can not both modify and remove the following taint(s) in the same command: {}", both.join(", "));
+    }
+    Ok(change)
+}
+
+fn apply_change(node: &mut Value, change: &TaintChange, overwrite: bool) -> CommandResult<&'static str> {
+    let old = node.list("spec.taints").to_vec();
+    let name = object::name_of(node).to_owned();
+    if !overwrite {
+        for taint in &change.add {
+            let same =
+                |known: &&Value| known.text("key") == taint.text("key") && known.text("effect") == taint.text("effect");
+            if old.iter().any(|known| same(&known)) {
+                crate::bail!(
+                    "node {name} already has {} taint(s) with same effect(s) and --overwrite is false",
+                    taint.text("key")
+                );
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    let mut taints: Vec<Value> = change.add.clone();
+    let replaced = |known: &Value| {
+        change
+            .add
+            .iter()
+            .any(|taint| taint.text("key") == known.text("key") && taint.text("effect") == known.text("effect"))
+    };
+    let removed = |known: &Value| {
+        change
+            .remove
+            .iter()
+            .any(|(key, effect)| known.text("key") == key && (effect.is_empty() || known.text("effect") == effect))
+    };
+    for known in &old {
+        if !replaced(known) && !removed(known) {
+            taints.push(known.clone());
+        }
+    }
+    for (key, effect) in &change.remove {
+        let found =
+            old.iter().any(|known| known.text("key") == key && (effect.is_empty() || known.text("effect") == effect));
+        if !found {
+            missing.push(CommandError::new(format!(
+                "taint {} not found",
+                go_quote(&if effect.is_empty() { key.clone() } else { format!("{key}:{effect}") })
+            )));
+        }
+    }
+    CommandError::join(missing)?;
+    object::set_path(node, "spec.taints", if taints.is_empty() { Value::Null } else { taints.into() });
+    if node.pointer("/spec/taints").is_some_and(Value::is_null) {
+        object::remove_path(node, "spec.taints");
+    }
+    Ok(match (change.add.is_empty(), change.remove.is_empty()) {
+        (false, false) => "modified",
+        (false, true) if overwrite => "modified",
+        (true, false) => "untainted",
+        _ => "tainted",
+    })
+}

@@ -1,0 +1,100 @@
+//! `kubectl describe`: texts about objects, with a describer per kind and a general one for all others.
+
+mod autoscaling;
+mod config_kinds;
+mod container;
+mod description;
+mod event_list;
+mod generic;
+mod network;
+mod node;
+mod pod;
+mod policy;
+mod service;
+mod storage;
+mod template;
+mod volume;
+mod workload;
+
+use api::Value;
+
+pub use description::Description;
+pub use event_list::{event_age as event_interval, event_table, find_events, sort_events};
+pub use policy::policy_rows;
+pub use template::describe_template;
+
+use crate::{errors::CommandResult, resource::ResourceInfo, session::Session};
+
+/// What a describer may ask for.
+pub struct DescribeContext<'a> {
+    /// The running command.
+    pub session: &'a Session,
+    /// Whether events are shown.
+    pub show_events: bool,
+}
+
+impl DescribeContext<'_> {
+    /// Lists objects; an error is an empty list, as in upstream's describers.
+    pub fn list(&self, path: &str, query: &[(&str, &str)]) -> Vec<Value> {
+        let mut request = crate::rest::RestRequest::get(path);
+        for (name, value) in query {
+            request = request.with_optional(name, value);
+        }
+        let list = self.session.client().and_then(|client| client.send_json(request));
+        list.map(|list| list.get("items").and_then(Value::as_array).cloned().unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Reads an object.
+    pub fn get(&self, path: &str) -> CommandResult<Value> {
+        self.session.client()?.send_json(crate::rest::RestRequest::get(path))
+    }
+
+    /// Adds the events of an object.
+    pub fn events(&self, out: &mut Description, object: &Value) {
+        if self.show_events {
+            out.push_events(&find_events(self.session, object));
+        }
+    }
+}
+
+/// Describes an object.
+pub fn describe_object(context: &DescribeContext, info: &ResourceInfo) -> CommandResult<String> {
+    let object = &info.object;
+    let mut out = Description::default();
+    let group = info.mapping.group.as_str();
+    match (group, info.mapping.kind.as_str()) {
+        ("", "Pod") => pod::describe_pod(context, &mut out, object),
+        ("", "Node") => node::describe_node(context, &mut out, object),
+        ("", "Service") => service::describe_service(context, &mut out, object),
+        ("", "ConfigMap") => config_kinds::config_map(context, &mut out, object),
+        ("", "Secret") => config_kinds::secret(&mut out, object),
+        ("", "ServiceAccount") => config_kinds::service_account(context, &mut out, object),
+        ("", "ResourceQuota") => config_kinds::resource_quota(&mut out, object),
+        ("", "LimitRange") => config_kinds::limit_range(&mut out, object),
+        ("", "Namespace") => config_kinds::namespace(context, &mut out, object),
+        ("", "Endpoints") => network::endpoints(context, &mut out, object),
+        ("", "PersistentVolumeClaim") => storage::claim(context, &mut out, object),
+        ("", "PersistentVolume") => storage::volume(context, &mut out, object),
+        ("", "ReplicationController") => workload::replication_controller(context, &mut out, object),
+        ("apps", "Deployment") => workload::deployment(context, &mut out, object),
+        ("apps", "ReplicaSet") => workload::replica_set(context, &mut out, object),
+        ("apps", "StatefulSet") => workload::stateful_set(context, &mut out, object),
+        ("apps", "DaemonSet") => workload::daemon_set(context, &mut out, object),
+        ("batch", "Job") => workload::job(context, &mut out, object),
+        ("batch", "CronJob") => workload::cron_job(context, &mut out, object),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(context, &mut out, object),
+        ("policy", "PodDisruptionBudget") => policy::disruption_budget(context, &mut out, object),
+        ("networking.k8s.io", "Ingress") => network::ingress(context, &mut out, object),
+        ("networking.k8s.io", "IngressClass") => network::ingress_class(context, &mut out, object),
+        ("networking.k8s.io", "NetworkPolicy") => network::network_policy(&mut out, object),
+        ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(context, &mut out, object),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class(context, &mut out, object),
+        ("storage.k8s.io", "CSINode") => storage::csi_node(context, &mut out, object),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => policy::role(&mut out, object),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => policy::role_binding(&mut out, object),
+        ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(context, &mut out, object),
+        ("certificates.k8s.io", "CertificateSigningRequest") => policy::signing_request(context, &mut out, object),
+        _ => generic::describe_generic(context, &mut out, object),
+    }
+    Ok(out.finish())
+}
