@@ -37,6 +37,11 @@ impl Drop for Scheduler {
     }
 }
 
+/// An API server that needs no controllers for pods to be created and nodes to be usable.
+fn start_server() -> TestApiServer {
+    TestApiServer::start_with(&["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into()])
+}
+
 fn apply(server: &TestApiServer, items: Vec<Value>) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     server.kubectl_args(&["create", "-f", "-"], Some(&list)).expect_success();
@@ -79,7 +84,7 @@ fn expect_bound(server: &TestApiServer, bound: usize, waiting: usize) {
 
 #[test]
 fn racing_schedulers_do_not_bind_twice_and_vanishing_nodes_strand_no_pod() {
-    let server = TestApiServer::start();
+    let server = start_server();
     let other = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                  leaderElection: {leaderElect: false}\nprofiles: [{schedulerName: other}]\n";
     let file = server.file("other.yaml");
@@ -106,7 +111,7 @@ fn racing_schedulers_do_not_bind_twice_and_vanishing_nodes_strand_no_pod() {
 
 #[test]
 fn two_schedulers_of_one_name_bind_each_pod_once() {
-    let server = TestApiServer::start();
+    let server = start_server();
     let _schedulers = [Scheduler::start(&server, "first", &[]), Scheduler::start(&server, "second", &[])];
     apply(&server, (0..20).map(|number| node(&format!("node-{number}"))).collect());
     apply(&server, (0..40).map(|number| pod(&format!("pod-{number}"), "default-scheduler")).collect());
