@@ -67,21 +67,27 @@ fn is_localhost_profile(kind: Option<&str>) -> bool {
 }
 
 fn unsupported_container(spec: &PodSpec) -> Option<String> {
+    let host_network = spec.host_network == Some(true);
     let init = spec.init_containers.iter().flatten().enumerate();
     let init = init.map(|(index, container)| (format!("spec.initContainers[{index}]"), container, true));
     let regular = spec.containers.iter().enumerate();
     let regular = regular.map(|(index, container)| (format!("spec.containers[{index}]"), container, false));
     init.chain(regular).find_map(|(path, container, init)| {
-        let field = unsupported_container_field(container, init)?;
+        let field = unsupported_container_field(container, host_network, init)?;
         Some(format!("{path}.{field}"))
     })
 }
 
-fn unsupported_container_field(container: &Container, init: bool) -> Option<String> {
+fn unsupported_container_field(container: &Container, host_network: bool, init: bool) -> Option<String> {
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let set = |field: &Option<String>| field.as_ref().is_some_and(|value| !value.is_empty());
         if set(&mount.sub_path) || set(&mount.sub_path_expr) {
             return Some(format!("volumeMounts[{index}].subPath"));
+        }
+    }
+    for (index, port) in container.ports.iter().flatten().enumerate() {
+        if port.host_port.unwrap_or(0) != 0 && !host_network {
+            return Some(format!("ports[{index}].hostPort"));
         }
     }
     let context = container.security_context.clone().unwrap_or_default();
@@ -125,7 +131,9 @@ mod tests {
         let nfs = json!({ "containers": [], "volumes": [{ "name": "v", "nfs": { "server": "s", "path": "/" } }] });
         assert_eq!(refused(nfs).as_deref(), Some("spec.volumes[0].nfs is not supported by this node"));
         let port = json!({ "name": "c", "ports": [{ "containerPort": 80, "hostPort": 80 }] });
-        assert_eq!(refused(json!({ "containers": [port] })), None);
+        let message = refused(json!({ "containers": [port.clone()] }));
+        assert_eq!(message.as_deref(), Some("spec.containers[0].ports[0].hostPort is not supported by this node"));
+        assert_eq!(refused(json!({ "containers": [port], "hostNetwork": true })), None);
         let volumes = json!([{ "name": "a", "emptyDir": {} }, { "name": "b", "configMap": { "name": "m" } }]);
         assert_eq!(refused(json!({ "containers": [{ "name": "c" }], "volumes": volumes })), None);
     }

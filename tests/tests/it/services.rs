@@ -23,32 +23,6 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-#[test]
-fn host_ports_lead_to_their_pod() {
-    if skip_reason().is_some() {
-        return;
-    }
-    let cluster = TestCluster::up();
-    let pod = serde_json::json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web", "labels": { "app": "web" } },
-        "spec": { "containers": [{
-            "name": "nginx", "image": "nginx", "ports": [{ "containerPort": 80, "hostPort": 8088 }],
-        }] },
-    });
-    cluster.kubectl_args(&["apply", "-f", "-"], Some(&pod.to_string())).expect_success();
-    let pod = cluster.running("app=web", 1).remove(0);
-    let node = text(&pod, "/status/hostIP").to_owned();
-    for host in [node.as_str(), "127.0.0.1"] {
-        eventually("the host port answers the host", || ask_from_host(&cluster, host, 8088));
-    }
-    ask_from_pod(&cluster, &pod, &node, 8088).unwrap();
-    cluster.kubectl("delete pod web").expect_success();
-    eventually("the host port is closed", || match ask_from_host(&cluster, &node, 8088) {
-        Err(_) => Ok(()),
-        Ok(answer) => Err(answer),
-    });
-}
-
 /// The status line of `GET /`, asked from inside a pod, or the reason why there is none.
 fn ask_from_pod(cluster: &TestCluster, pod: &Value, host: &str, port: i64) -> Result<String, String> {
     let script =
