@@ -45,13 +45,17 @@ struct RuntimeConfig {
     port_mappings: Vec<PortMapping>,
 }
 
+/// A mapping as the runtime passes it. Go reads names of any case, and containerd writes them capitalized.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PortMapping {
+    #[serde(alias = "HostPort")]
     host_port: i64,
+    #[serde(alias = "ContainerPort")]
     container_port: i64,
+    #[serde(alias = "Protocol")]
     protocol: String,
-    #[serde(rename = "hostIP")]
+    #[serde(rename = "hostIP", alias = "HostIP")]
     host_ip: String,
 }
 
@@ -326,5 +330,21 @@ fn allow_loopback(result: &CniResult) {
     for interface in result.interfaces.iter().filter(|one| one.sandbox.is_empty() && !one.name.contains('/')) {
         // Without it, only connections through loopback do not work.
         let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{}/route_localnet", interface.name), "1");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_read_with_the_names_of_cni_and_of_containerd() {
+        let cni = r#"{"hostPort": 8080, "containerPort": 80, "protocol": "udp", "hostIP": "192.0.2.1"}"#;
+        let containerd = r#"{"HostPort": 8080, "ContainerPort": 80, "Protocol": "udp", "HostIP": "192.0.2.1"}"#;
+        for text in [cni, containerd] {
+            let mapping: PortMapping = serde_json::from_str(text).unwrap();
+            let port = HostPort::from_mapping(&mapping).unwrap();
+            assert_eq!((port.map, port.container_port), (ADDRESS_PORTS, 80), "{text}");
+        }
     }
 }
