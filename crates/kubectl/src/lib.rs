@@ -30,5 +30,6 @@ mod run;
 mod session;
 mod suggestions;
 mod tab_writer;
+mod usage;
 
 pub use run::run_command;

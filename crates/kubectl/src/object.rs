@@ -2,6 +2,9 @@
 
 use api::{Map, Value};
 
+/// The annotation that client-side apply keeps.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Reads objects by path.
 pub trait ObjectFields {
     /// The value at a dotted path.

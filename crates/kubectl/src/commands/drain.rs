@@ -10,8 +10,8 @@ use crate::{
     outln,
     resource::{DryRun, PatchKind, RequestOptions, ResourceBuilder, ResourceInfo},
     rest::RestRequest,
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 fn load_nodes(session: &Session, verb: &str) -> CommandResult<Vec<ResourceInfo>> {

@@ -9,8 +9,8 @@ use crate::{
     object::{ObjectFields, name_of},
     printers::ObjectPrinter,
     resource::{DryRun, ResourceBuilder, ResourceInfo},
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 /// Makes services for objects.

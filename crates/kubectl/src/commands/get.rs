@@ -1,5 +1,7 @@
 //! `kubectl get`
 
+mod watching;
+
 use api::Value;
 
 use super::raw;
@@ -11,9 +13,9 @@ use crate::{
     printers::{CustomColumns, OBJECT_FORMATS, ObjectPrinter, TableOptions, TablePrinter, sort_values},
     resource::{BuildResult, ResourceBuilder, ResourceInfo},
     rest::RestRequest,
-    run::usage_error,
     session::Session,
     tab_writer::TabWriter,
+    usage::usage_error,
 };
 
 const TABLE_ACCEPT: &str =
@@ -64,7 +66,7 @@ pub fn run(session: &Session) -> CommandResult {
         crate::bail!("--output-watch-events option can only be used with --watch or --watch-only");
     }
     if watching {
-        return super::get_watch::watch(session, builder);
+        return watching::watch(session, builder);
     }
     let result = builder.build(session)?;
     if is_table(session) { print_tables(session, &builder, result) } else { print_objects(session, result) }

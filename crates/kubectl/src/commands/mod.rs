@@ -15,7 +15,6 @@ mod edit;
 mod events;
 mod expose;
 mod get;
-mod get_watch;
 mod metadata_change;
 mod patch;
 mod plugin;
@@ -32,10 +31,8 @@ mod version;
 mod wait;
 mod wait_condition;
 
-pub use create::LAST_APPLIED;
-
 use crate::{
-    command_help, command_table, errors::CommandResult, output::write_out, run::run_parent_command, session::Session,
+    command_help, command_table, errors::CommandResult, output::write_out, session::Session, usage::run_parent_command,
 };
 
 /// Runs the command of a session.

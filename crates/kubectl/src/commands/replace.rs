@@ -11,8 +11,8 @@ use crate::{
     object::ObjectFields,
     printers::ObjectPrinter,
     resource::{DryRun, RequestOptions, ResourceBuilder, Validation},
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 /// Replaces objects by those of files.

@@ -11,8 +11,8 @@ use crate::{
     object::ObjectFields,
     printers::{ObjectPrinter, typed_value},
     resource::{DryRun, RequestOptions, ResourceInfo},
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 /// Creates and runs a pod.

@@ -98,7 +98,7 @@ fn parse_specs(session: &Session, specs: &[String]) -> CommandResult<TaintChange
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         if !EFFECTS.contains(&effect) {
             let message = format!("invalid taint effect: {effect}, unsupported taint effect");
-            return Err(crate::run::usage_error(session, &message));
+            return Err(crate::usage::usage_error(session, &message));
         }
         let faults = names::check_qualified_name(key);
         if !faults.is_empty() {

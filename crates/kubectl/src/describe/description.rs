@@ -51,7 +51,7 @@ impl Description {
         let indent = "  ".repeat(level);
         self.raw(&format!("{indent}{label}:\t"));
         let entries: Vec<_> =
-            map.into_iter().flatten().filter(|(key, _)| *key != crate::commands::LAST_APPLIED).collect();
+            map.into_iter().flatten().filter(|(key, _)| *key != crate::object::LAST_APPLIED).collect();
         if entries.is_empty() {
             self.raw("<none>\n");
             return;
@@ -80,15 +80,6 @@ impl Description {
         }
         self.map(0, "Labels", object.map("metadata.labels"));
         self.annotations(0, "Annotations", object.map("metadata.annotations"));
-    }
-
-    /// Adds events.
-    pub fn push_events(&mut self, events: &[Value]) {
-        if events.is_empty() {
-            self.raw("Events:\t<none>\n");
-            return;
-        }
-        self.raw(&super::event_table(events));
     }
 
     /// The text with tabs, for output that is not aligned.

@@ -2,7 +2,7 @@
 
 use api::Value;
 
-use super::description::format_age;
+use super::description::{Description, format_age};
 use crate::{
     object::{ObjectFields, name_of, namespace_of},
     rest::RestRequest,
@@ -64,8 +64,17 @@ pub fn event_age(event: &Value) -> String {
     since
 }
 
+/// Adds events to a description.
+pub fn push_events(out: &mut Description, events: &[Value]) {
+    if events.is_empty() {
+        out.raw("Events:\t<none>\n");
+    } else {
+        out.raw(&event_table(events));
+    }
+}
+
 /// The table of events at the end of a description.
-pub fn event_table(events: &[Value]) -> String {
+fn event_table(events: &[Value]) -> String {
     let mut text = String::from("Events:\n  Type\tReason\tAge\tFrom\tMessage\n  ----\t------\t----\t----\t-------\n");
     for event in events {
         let source = [event.text("source.component"), event.text("reportingComponent")]

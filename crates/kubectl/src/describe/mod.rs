@@ -19,7 +19,7 @@ mod workload;
 use api::Value;
 
 pub use description::Description;
-pub use event_list::{event_age as event_interval, event_table, find_events, sort_events};
+pub use event_list::{event_age as event_interval, find_events, push_events, sort_events};
 pub use policy::policy_rows;
 pub use template::describe_template;
 
@@ -52,7 +52,7 @@ impl DescribeContext<'_> {
     /// Adds the events of an object.
     pub fn events(&self, out: &mut Description, object: &Value) {
         if self.show_events {
-            out.push_events(&find_events(self.session, object));
+            push_events(out, &find_events(self.session, object));
         }
     }
 }

@@ -64,7 +64,7 @@ pub fn describe_service(context: &DescribeContext, out: &mut Description, servic
     if context.show_events {
         let events = super::find_events(context.session, service);
         if !events.is_empty() {
-            out.push_events(&events);
+            super::push_events(out, &events);
         }
     }
 }

@@ -7,6 +7,7 @@ use api::{Value, json::go_type};
 use super::{
     TemplateError, functions,
     parser::{Operand, Pipeline, TemplateNode},
+    value_text,
 };
 
 /// Output beyond this size ends the execution.
@@ -62,7 +63,7 @@ impl TemplateRun<'_> {
                 TemplateNode::Action(pipeline) => {
                     let value = self.evaluate(pipeline, dot)?;
                     if pipeline.variables.is_empty() {
-                        let text = value.as_ref().map_or_else(|| NO_VALUE.to_owned(), functions::print_value);
+                        let text = value.as_ref().map_or_else(|| NO_VALUE.to_owned(), value_text::print_value);
                         self.out.push_str(&text);
                     }
                 }
@@ -142,7 +143,7 @@ impl TemplateRun<'_> {
             }
             None | Some(Value::Null) => Vec::new(),
             Some(other) => {
-                return fault(pipeline.line, format!("range can't iterate over {}", functions::print_value(&other)));
+                return fault(pipeline.line, format!("range can't iterate over {}", value_text::print_value(&other)));
             }
         };
         if items.is_empty() {
@@ -200,7 +201,7 @@ impl TemplateRun<'_> {
         }
         if !rest.is_empty() || last.is_some() {
             let shown = self.evaluate_operand(first, dot, line)?;
-            let shown = shown.as_ref().map_or_else(|| "nil".to_owned(), functions::print_value);
+            let shown = shown.as_ref().map_or_else(|| "nil".to_owned(), value_text::print_value);
             return fault(line, format!("can't give argument to non-function {shown}"));
         }
         if matches!(first, Operand::Nil) {

@@ -2,7 +2,7 @@
 
 use api::Value;
 
-use super::functions::print_value;
+use super::value_text::print_value;
 
 /// A verb with its flags, width and precision.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use api::Value;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{TemplateError, format_verbs::format_text};
+use super::{TemplateError, format_verbs::format_text, value_text::print_inner};
 
 const NAMES: [&str; 22] = [
     "and",
@@ -46,32 +46,6 @@ pub fn is_true(value: Option<&Value>) -> bool {
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Array(items)) => !items.is_empty(),
         Some(Value::Object(map)) => !map.is_empty(),
-    }
-}
-
-/// The text of a value as Go prints it; numbers of JSON are floats there.
-pub fn print_value(value: &Value) -> String {
-    match value {
-        Value::Null => "<no value>".to_owned(),
-        Value::Number(number) => print_number(number),
-        Value::Array(items) => format!("[{}]", items.iter().map(print_inner).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let pairs: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", print_inner(value))).collect();
-            format!("map[{}]", pairs.join(" "))
-        }
-        other => api::json::go_value(other),
-    }
-}
-
-fn print_inner(value: &Value) -> String {
-    if value.is_null() { "<nil>".to_owned() } else { print_value(value) }
-}
-
-fn print_number(number: &serde_json::Number) -> String {
-    match number.as_i64() {
-        Some(integer) if integer.unsigned_abs() < 1 << 53 => integer.to_string(),
-        Some(integer) => api::json::go_float(integer as f64),
-        None => number.as_f64().map(api::json::go_float).unwrap_or_default(),
     }
 }
 

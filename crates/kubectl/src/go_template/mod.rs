@@ -6,6 +6,7 @@ mod format_verbs;
 mod functions;
 mod lexer;
 mod parser;
+mod value_text;
 
 use std::collections::HashMap;
 

@@ -4,6 +4,10 @@ use api::{Value, json::go_quote};
 
 use super::{
     ResourceInfo, Validation,
+    builder_parts::{
+        BuildResult, MISSING, ManifestSource, explain_list_error, explain_not_found, flatten_list, read_stdin,
+        set_type_meta, split_pair, split_types,
+    },
     file_arguments::expand_files,
     manifest::{check_decodable, check_object_kind, decode_manifest, split_documents},
 };
@@ -67,34 +71,12 @@ pub struct ResourceBuilder {
     pub skip_fetch: bool,
 }
 
-/// The items of a visit and its errors.
-#[derive(Debug, Default)]
-pub struct BuildResult {
-    /// The items.
-    pub infos: Vec<ResourceInfo>,
-    /// The errors, in the order in which they came up.
-    pub errors: Vec<CommandError>,
-    /// Whether the arguments name exactly one object.
-    pub single_item: bool,
-}
-
 /// The targets that arguments name.
 enum BuildTargets {
     Paths(Vec<ManifestSource>),
     Selector(Vec<RestMapping>),
     Names(Vec<(RestMapping, String)>),
 }
-
-/// A place where manifests are.
-enum ManifestSource {
-    Stdin,
-    File(String),
-    Url(String),
-    Kustomization(String),
-}
-
-const MISSING: &str = "You must provide one or more resources by argument or filename.\n\
-    Example resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
 
 /// A visit's function.
 type VisitFunction<'a> = &'a mut dyn FnMut(ResourceInfo) -> CommandResult;
@@ -566,7 +548,6 @@ impl ResourceBuilder {
     fn visit_selector(&self, session: &Session, mapping: &RestMapping, visit: VisitFunction) -> CommandResult {
         let namespace = if mapping.namespaced && !self.all_namespaces { self.namespace.as_str() } else { "" };
         let mut next = String::new();
-        let mut first_version = String::new();
         loop {
             let mut request = self
                 .read_request(mapping.path(namespace, ""))
@@ -576,35 +557,15 @@ impl ResourceBuilder {
             if self.chunk_size > 0 {
                 request = request.with_query("limit", self.chunk_size.to_string());
             }
-            let list = session.client()?.send_json(request).map_err(|error| self.explain_list_error(error, mapping))?;
-            let list_version = list.text("metadata.resourceVersion").to_owned();
-            if first_version.is_empty() {
-                first_version = list_version;
-            }
+            let list = session.client()?.send_json(request).map_err(|error| {
+                explain_list_error(error, mapping, self.label_selector.trim(), self.field_selector.trim())
+            })?;
             next = list.text("metadata.continue").to_owned();
             self.visit_list(mapping, namespace, list, visit)?;
             if next.is_empty() {
                 return Ok(());
             }
         }
-    }
-
-    fn explain_list_error(&self, error: CommandError, mapping: &RestMapping) -> CommandError {
-        let reason = error.reason().to_owned();
-        let CommandError::Status(mut status) = error else { return error };
-        if reason == "BadRequest" || reason == "NotFound" {
-            let (labels, fields) = (self.label_selector.trim(), self.field_selector.trim());
-            let subject = match (labels, fields) {
-                ("", "") => String::new(),
-                _ => format!(" that match label selector {}, field selector {}", go_quote(labels), go_quote(fields)),
-            };
-            if !subject.is_empty() {
-                let text = mapping_text(mapping);
-                let message = format!("Unable to find {}{subject}: {}", go_quote(&text), status.message());
-                status.status["message"] = message.into();
-            }
-        }
-        CommandError::Status(status)
     }
 
     fn visit_list(
@@ -632,85 +593,4 @@ impl ResourceBuilder {
         }
         CommandError::join(errors)
     }
-}
-
-/// An object that is missing because its namespace is gets the error of the namespace.
-fn explain_not_found(session: &Session, info: &ResourceInfo, error: CommandError) -> CommandError {
-    if !error.is_not_found()
-        || info.namespace.is_empty()
-        || info.subresource.is_empty() && error.to_string().starts_with("the server could")
-    {
-        return error;
-    }
-    let path = format!("/api/v1/namespaces/{}", info.namespace);
-    match session.client().and_then(|client| client.send_json(RestRequest::get(path))) {
-        Err(missing) if missing.is_not_found() => missing,
-        _ => error,
-    }
-}
-
-fn mapping_text(mapping: &RestMapping) -> String {
-    let group_version = mapping.api_version();
-    let plural = mapping.resource.as_str();
-    if mapping.group.is_empty() {
-        format!("/{group_version}, Resource={plural}")
-    } else {
-        format!("{group_version}, Resource={plural}")
-    }
-}
-
-/// Gives items of a list the type that lists leave out.
-pub fn set_type_meta(item: &mut Value, mapping: &RestMapping) {
-    if let Value::Object(map) = item {
-        if map.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() {
-            map.insert("kind".into(), mapping.kind.clone().into());
-        }
-        if map.get("apiVersion").and_then(Value::as_str).unwrap_or_default().is_empty() {
-            map.insert("apiVersion".into(), mapping.api_version().into());
-        }
-    }
-}
-
-/// The items of a list, and of lists in it.
-fn flatten_list(list: Value) -> Vec<Value> {
-    let mut items = Vec::new();
-    let kind = list.text("kind").trim_end_matches("List").to_owned();
-    let api_version = list.text("apiVersion").to_owned();
-    for mut item in list.list("items").to_vec() {
-        if !kind.is_empty() && item.is_object() && item.text("kind").is_empty() {
-            item["kind"] = kind.clone().into();
-            item["apiVersion"] = api_version.clone().into();
-        }
-        if object::is_list(&item) { items.extend(flatten_list(item)) } else { items.push(item) }
-    }
-    items
-}
-
-fn split_types(argument: &str) -> Vec<String> {
-    let mut types: Vec<String> = Vec::new();
-    for word in argument.split(',') {
-        if !types.iter().any(|known| known == word) {
-            types.push(word.to_owned());
-        }
-    }
-    types
-}
-
-fn split_pair(argument: &str) -> CommandResult<(String, String)> {
-    let parts: Vec<&str> = argument.split('/').collect();
-    let [resource, name] = parts.as_slice() else {
-        crate::bail!("arguments in resource/name form may not have more than one slash");
-    };
-    if resource.is_empty() || name.is_empty() || resource.contains(',') {
-        crate::bail!("arguments in resource/name form must have a single resource and name");
-    }
-    Ok(((*resource).to_owned(), (*name).to_owned()))
-}
-
-fn read_stdin() -> CommandResult<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| CommandError::new(format!("error reading STDIN: {error}")))?;
-    Ok(bytes)
 }

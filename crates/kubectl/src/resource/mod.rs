@@ -1,13 +1,15 @@
 //! Resources named on the command line or in files, and the requests that read and change them.
 
 mod builder;
+mod builder_parts;
 mod file_arguments;
 mod manifest;
 mod request_options;
 
 use api::Value;
 
-pub use builder::{BuildResult, ResourceBuilder, set_type_meta};
+pub use builder::ResourceBuilder;
+pub use builder_parts::{BuildResult, set_type_meta};
 pub use file_arguments::matches_name;
 pub use manifest::Validation;
 pub use request_options::{DryRun, PatchKind, RequestOptions};

@@ -21,7 +21,7 @@ pub fn run_view(session: &Session) -> CommandResult {
     let output = session.flags.string("output");
     if !["", "yaml", "json"].contains(&output.as_str()) {
         let message = format!("Unexpected -o output mode: {output}, the flag 'output' must be one of yaml|json");
-        return Err(crate::run::usage_error(session, &message));
+        return Err(crate::usage::usage_error(session, &message));
     }
     let mut builder = ResourceBuilder::from_session(session)?;
     builder.arguments = session.arguments().to_vec();

@@ -19,8 +19,8 @@ use crate::{
     object::ObjectFields,
     printers::ObjectPrinter,
     resource::{DryRun, RequestOptions, ResourceBuilder, ResourceInfo, Validation},
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 /// The settings of one apply.

@@ -16,14 +16,13 @@ use crate::{
     object,
     printers::ObjectPrinter,
     resource::{DryRun, RequestOptions, ResourceBuilder, Validation},
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 pub use simple::{parse_label_selector, parse_resource_list};
 
-/// The annotation that client-side apply keeps.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub use crate::object::LAST_APPLIED;
 
 /// The content of the last-applied annotation for an object.
 pub fn last_applied_text(object: &Value) -> String {
@@ -201,7 +200,7 @@ impl<'a> Generator<'a> {
 /// Runs a generator.
 pub fn run_generator(session: &Session, path: &str) -> CommandResult {
     if ["secret", "service"].contains(&path) {
-        return crate::run::run_parent_command(session);
+        return crate::usage::run_parent_command(session);
     }
     if path == "token" {
         return token::run(session);

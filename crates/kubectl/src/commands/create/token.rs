@@ -8,8 +8,8 @@ use crate::{
     output::{is_terminal, write_out},
     printers::{OBJECT_FORMATS, ObjectPrinter},
     rest::RestRequest,
-    run::usage_error,
     session::Session,
+    usage::usage_error,
 };
 
 /// Requests a token of a service account and prints it.

@@ -2,7 +2,7 @@
 
 use api::Value;
 
-use super::get::{WatchOutput, watch_request, watch_version};
+use super::{WatchOutput, watch_request, watch_version};
 use crate::{
     errors::{CommandError, CommandResult},
     object::{self, ObjectFields},
