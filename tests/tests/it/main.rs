@@ -11,6 +11,7 @@ mod initializers;
 mod kube_apiserver;
 mod kube_controller_manager;
 mod kube_scheduler;
+mod kubectl_tool;
 mod pod_fields;
 mod python_exec;
 mod readme;

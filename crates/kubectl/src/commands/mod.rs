@@ -111,6 +111,7 @@ pub fn run(session: &Session) -> CommandResult {
         "api-resources" => api_resources::run_resources(session),
         "api-versions" => api_resources::run_versions(session),
         "plugin list" => plugin::run_list(session),
+        "cluster-info" => crate::bail!("cluster-info is not supported by this kubectl"),
         path if path.starts_with("create ") => create::run_generator(session, path.trim_start_matches("create ")),
         _ if !command_table::command_table().subcommands(&session.command.path).is_empty() => {
             run_parent_command(session)
