@@ -1,4 +1,4 @@
-//! What informers cache: objects, or compact views of them.
+//! Entries of informer caches: objects, or compact views of them.
 
 use kube::Resource;
 

@@ -50,7 +50,7 @@ pub struct NewEvent {
     pub related: Option<ObjectReference>,
     /// Why the action was taken.
     pub reason: &'static str,
-    /// What was done or tried.
+    /// The action that was taken or tried.
     pub action: &'static str,
     /// The message.
     pub note: String,
@@ -101,7 +101,7 @@ impl EventSeriesRecorder {
     }
 }
 
-/// What makes events isomorphic: type, action, reason, reporter, and the two references.
+/// Key by which events are isomorphic: type, action, reason, reporter, and the two references.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SeriesKey([Option<String>; 4], [Option<String>; 12]);
 

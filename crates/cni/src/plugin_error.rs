@@ -10,7 +10,7 @@ use serde_json::json;
 pub struct PluginError {
     /// The code: below 100 the specification's, from 100 on the plug-in's own.
     pub code: u32,
-    /// What failed.
+    /// The failure.
     pub message: String,
     /// More about it.
     pub details: String,

@@ -15,7 +15,7 @@ use crate::{
 /// The longest name of an interface.
 const LONGEST_INTERFACE: usize = 15;
 
-/// What a plug-in is to do.
+/// Command of a request (`CNI_COMMAND`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CniCommand {
     Add,

@@ -65,7 +65,7 @@ impl Session {
         Ok(self.config.get_or_init(|| config))
     }
 
-    /// What flags set over the kubeconfig.
+    /// Settings of flags, which take precedence over the kubeconfig.
     pub fn overrides(&self) -> ConfigOverrides {
         // A command's own flag of that name is not the global one.
         let own = |name: &str| self.command.flags.iter().any(|flag| flag.name == name);

@@ -14,7 +14,7 @@ pub fn restart_policy(spec: &PodSpec) -> &str {
     spec.restart_policy.as_deref().unwrap_or("Always")
 }
 
-/// What a container's exit leads to.
+/// Consequence of a container's exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitAction {
     /// The container stays as it is.

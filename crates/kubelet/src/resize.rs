@@ -23,9 +23,9 @@ pub type ContainerResources = BTreeMap<String, ResourceRequirements>;
 /// Resources of a pod's containers at the stages of a resize.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodAllocation {
-    /// What the node has set aside.
+    /// Resources that the node has set aside.
     pub allocated: ContainerResources,
-    /// What the containers run with.
+    /// Resources that the containers run with.
     pub actuated: ContainerResources,
 }
 
@@ -38,7 +38,7 @@ pub struct PendingResize {
     pub message: String,
 }
 
-/// How a container gets new resources.
+/// Way in which a container gets new resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeMethod {
     /// While it runs.

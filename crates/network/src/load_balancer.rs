@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Where addresses come from.
+/// Source of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadBalancerPool {
     /// All nodes' internal addresses.

@@ -2,7 +2,7 @@
 
 use sys::nftables::{DataType, Expression, Family, MetaKey, PayloadBase, Register};
 
-/// Where the fields of an IP family's packets are.
+/// Offsets of the fields of an IP family's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PacketFields {
     pub is_ipv4: bool,

@@ -1,4 +1,4 @@
-//! What plug-ins and cycles share: the client, the queue, the cache and the objects of the cluster.
+//! State that plug-ins and cycles share: the client, the queue, the cache and the objects of the cluster.
 
 use std::{
     collections::HashMap,

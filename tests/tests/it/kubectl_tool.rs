@@ -64,7 +64,7 @@ fn run_ours(server: &TestApiServer, args: &[&str]) -> CommandOutput {
     run_command(&mut command, None)
 }
 
-/// What must be equal: exit code, output without resource versions, which change between two writes, and errors.
+/// Returns the parts that must be equal: exit code, output without resource versions, which change between two writes, and errors.
 fn comparable(output: &CommandOutput) -> (i32, String, String) {
     let lines = output.stdout.lines().filter(|line| !line.contains("resourceVersion") && !line.contains("uid"));
     (output.code, lines.collect::<Vec<_>>().join("\n"), output.stderr.clone())

@@ -20,7 +20,7 @@ use crate::{
     session::Session,
 };
 
-/// How objects are deleted; other commands delete with it too.
+/// Options of a deletion; other commands delete with it too.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     /// The grace period in seconds; negative for the default.

@@ -25,7 +25,7 @@ pub use template::describe_template;
 
 use crate::{errors::CommandResult, resource::ResourceInfo, session::Session};
 
-/// What a describer may ask for.
+/// Inputs of a describer.
 pub struct DescribeContext<'a> {
     /// The running command.
     pub session: &'a Session,

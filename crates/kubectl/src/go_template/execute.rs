@@ -22,7 +22,7 @@ struct TemplateRun<'a> {
     depth: usize,
 }
 
-/// How a list of nodes ended.
+/// Outcome of executing a list of nodes.
 #[derive(PartialEq)]
 enum ControlFlow {
     Next,

@@ -11,7 +11,7 @@ use crate::{
     files,
 };
 
-/// What flags set over the kubeconfig.
+/// Settings of flags, which take precedence over the kubeconfig.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigOverrides {
     /// `--context`

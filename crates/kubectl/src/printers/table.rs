@@ -9,7 +9,7 @@ use crate::{
     tab_writer::TabWriter,
 };
 
-/// How tables are printed.
+/// Options of table printing.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
     /// Whether headers are left out.

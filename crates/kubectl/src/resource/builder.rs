@@ -20,7 +20,7 @@ use crate::{
     session::Session,
 };
 
-/// What to build, as flags and arguments say.
+/// Resources to build, as flags and arguments name them.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceBuilder {
     /// The namespace.
@@ -63,7 +63,7 @@ pub struct ResourceBuilder {
     pub accept: String,
     /// Whether table rows carry whole objects.
     pub include_object: bool,
-    /// How manifests are checked.
+    /// Validation of manifests.
     pub validation: Validation,
     /// The resource of arguments that are names only.
     pub default_resource: String,

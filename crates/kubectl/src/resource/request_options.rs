@@ -12,7 +12,7 @@ pub enum DryRun {
     /// Changes are made.
     #[default]
     None,
-    /// Nothing is sent.
+    /// No request is sent.
     Client,
     /// The server checks and answers, but stores nothing.
     Server,

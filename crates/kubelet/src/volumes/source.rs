@@ -43,7 +43,7 @@ pub enum ClaimError {
     },
 }
 
-/// What a volume is made of.
+/// Source of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VolumeSource {
     /// Files that the kubelet writes: configMap, secret, downwardAPI, projected.
@@ -75,7 +75,7 @@ pub enum VolumeSource {
 /// A volume whose claim, if any, is resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedVolume {
-    /// What it is made of.
+    /// Its source.
     pub source: VolumeSource,
     /// Name of the directory below the plug-in's: that of the PersistentVolume, or of the pod's volume.
     pub directory: String,

@@ -19,7 +19,7 @@ const CLASSIC_UDP: u16 = 512;
 /// Aliases that are followed.
 const MOST_ALIASES: usize = 8;
 
-/// How a question came.
+/// Transport of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Udp,

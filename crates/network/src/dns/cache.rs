@@ -50,7 +50,7 @@ pub(super) struct CachedAnswer {
     uses: AtomicU32,
 }
 
-/// What the cache has for a question.
+/// Result of a cache lookup.
 pub(super) enum CacheEntry {
     /// An answer; with `refresh`, it is popular and ends soon.
     Fresh {

@@ -38,7 +38,7 @@ const ATTEMPTS: usize = 2;
 const CONCURRENCY: usize = 512;
 /// The size of UDP answers that fits everywhere.
 const PAYLOAD: u16 = 1232;
-/// How often the file of resolvers is looked at.
+/// Interval between checks of the file of resolvers.
 const RELOAD: Duration = Duration::from_secs(5);
 
 /// A question could not be answered by any resolver.

@@ -57,7 +57,7 @@ struct PolicyRule<'a> {
     ports: Option<&'a Vec<NetworkPolicyPort>>,
 }
 
-/// What is being compiled: one family, all objects, and the ruleset so far.
+/// State of a compilation: one family, all objects, and the ruleset so far.
 struct Compilation<'a> {
     fields: PacketFields,
     objects: &'a PolicyObjects,

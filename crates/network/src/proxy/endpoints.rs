@@ -18,7 +18,7 @@ pub(crate) struct NodeTopology {
 /// An address and port of an endpoint.
 pub(crate) type EndpointAddress = (IpAddr, u16);
 
-/// What the choice of endpoints depends on.
+/// Inputs of the choice of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct EndpointState {
     is_local: bool,

@@ -71,7 +71,7 @@ pub struct ServiceProxyOptions {
     pub cluster_cidrs: Vec<IpCidr>,
     /// Takes those ranges from the Node too.
     pub use_node_cidrs: bool,
-    /// Where node ports are served.
+    /// Addresses on which node ports are served.
     pub node_port_addresses: NodePortAddresses,
     /// Masquerade all traffic to cluster addresses.
     pub masquerade_all: bool,

@@ -36,7 +36,7 @@ pub(crate) enum BackendScope {
     Local,
 }
 
-/// What happens to traffic at a frontend.
+/// Action on traffic at a frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrontendAction {
     /// To a backend; masqueraded unless it comes from a pod.

@@ -45,7 +45,7 @@ pub(crate) struct TableProgrammer {
     claims: HashMap<Frontend, ServiceKey>,
     /// Services without a frontend that another one has claimed.
     waiting: HashSet<ServiceKey>,
-    /// How many service ports each local endpoint belongs to.
+    /// Number of service ports that each local endpoint belongs to.
     hairpin: HashMap<(IpAddr, ServiceProtocol, u16), u32>,
     chains: HashSet<EndpointChain>,
     /// Elements that no service brings: ranges and node addresses.

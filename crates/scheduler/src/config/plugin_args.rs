@@ -30,7 +30,7 @@ fn default_resources() -> Vec<ResourceSpec> {
     ["cpu", "memory"].map(|name| ResourceSpec { name: name.into(), weight: 1 }).into()
 }
 
-/// How `NodeResourcesFit` scores.
+/// Scoring strategy of `NodeResourcesFit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the names are upstream's")]
 pub enum ScoringStrategyType {
@@ -90,7 +90,7 @@ pub struct NodeResourcesFitArgs {
     pub ignored_resources: Vec<String>,
     /// Domains of extended resources that are not checked.
     pub ignored_resource_groups: Vec<String>,
-    /// How nodes are scored.
+    /// The scoring strategy.
     pub scoring_strategy: ScoringStrategy,
 }
 

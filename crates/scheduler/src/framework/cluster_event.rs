@@ -56,7 +56,7 @@ impl EventResource {
     }
 }
 
-/// What happened to the resource: a set of bits.
+/// Action on the resource: a set of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ActionType(u16);
 
@@ -105,7 +105,7 @@ impl ActionType {
 pub struct ClusterEvent {
     /// The resource.
     pub resource: EventResource,
-    /// What happened to it.
+    /// The action.
     pub action: ActionType,
 }
 

@@ -20,7 +20,7 @@ use crate::{
 /// The greatest score of a plug-in after normalization.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// What a cycle is about.
+/// Subject of a cycle.
 #[derive(Clone, Copy)]
 pub struct CycleContext<'a> {
     /// The pod to schedule.
@@ -146,7 +146,7 @@ pub trait FilterPlugin {
     fn filter(&self, cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<(), Status>;
 }
 
-/// What to do about `status.nominatedNodeName`.
+/// Change of `status.nominatedNodeName`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NominatingInfo {
     /// Leave it.

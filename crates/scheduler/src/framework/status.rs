@@ -137,7 +137,7 @@ impl NodeStatuses {
     }
 }
 
-/// What a search for a node found out.
+/// Diagnosis of a search for a node.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
     /// Why nodes do not fit.

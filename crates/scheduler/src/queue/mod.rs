@@ -63,7 +63,7 @@ impl Default for QueueDurations {
     }
 }
 
-/// What the queue needs of the rest of the scheduler, which is created after it.
+/// Callbacks of the queue into the rest of the scheduler, which is created after it.
 pub struct QueueBindings {
     /// The framework of every profile.
     pub frameworks: Vec<Arc<Framework>>,

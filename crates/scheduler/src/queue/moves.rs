@@ -13,7 +13,7 @@ use crate::{
     views::pod_info::{PodClass, PodInfo},
 };
 
-/// Where a pod goes after an event.
+/// Destination of a pod after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueingStrategy {
     /// It stays in the pool.

@@ -84,7 +84,7 @@ impl FieldRequirement {
 /// Labels with their values.
 type LabelPairs = Box<[(Arc<str>, Arc<str>)]>;
 
-/// What a pod requires of its node: its node selector and its required node affinity.
+/// Requirements of a pod on its node: its node selector and its required node affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequiredNodeAffinity {
     /// The labels of `spec.nodeSelector`; `None` if the field is absent.

@@ -38,7 +38,7 @@ pub struct PodClass {
     pub priority: i32,
     /// Whether the pod preempts no others.
     pub preempts_never: bool,
-    /// What the pod requests.
+    /// The pod's requests.
     pub requests: PodRequests,
     /// Ports of the node that the pod occupies.
     pub host_ports: Box<[HostPort]>,
@@ -102,7 +102,7 @@ type ClaimStatuses = Box<[(Arc<str>, Option<Arc<str>>)]>;
 /// A pod.
 #[derive(Debug, Default)]
 pub struct PodInfo {
-    /// What the pod shares with equal pods.
+    /// The class that the pod shares with equal pods.
     pub class: Arc<PodClass>,
     /// The pod's name.
     pub name: Box<str>,

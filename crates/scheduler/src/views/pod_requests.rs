@@ -19,7 +19,7 @@ const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 type TextList = BTreeMap<String, QuantityText>;
 type QuantityList = BTreeMap<String, Quantity>;
 
-/// What a pod requests.
+/// Requests of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
     /// The requests that count against the node, by the allocation of running containers.

@@ -15,7 +15,7 @@ const ONLINK: u32 = 4;
 const RTA_METRICS: u16 = 8;
 const RTAX_MTU: u16 = 2;
 
-/// What a route does with packets.
+/// Type of a route: its action on packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RouteKind {
     /// They are sent.
@@ -30,7 +30,7 @@ pub enum RouteKind {
 /// A route of the main table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// What it does.
+    /// The route's type.
     pub kind: RouteKind,
     /// The destination.
     pub destination: IpCidr,

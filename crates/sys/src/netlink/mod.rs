@@ -158,7 +158,7 @@ pub(crate) struct DatagramMessage<'a> {
     pub kind: u16,
     /// The sequence number of the request that it answers.
     pub sequence: u32,
-    /// What follows the netlink header.
+    /// Payload behind the netlink header.
     pub body: &'a [u8],
 }
 

@@ -98,7 +98,7 @@ pub struct BaseChain {
     pub priority: i32,
 }
 
-/// What happens to a packet.
+/// Verdict on a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     /// The packet is accepted by this base chain.

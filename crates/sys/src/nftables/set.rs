@@ -67,7 +67,7 @@ impl DataType {
     }
 }
 
-/// What a set is for.
+/// Kind of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetKind {
     /// Keys alone.

@@ -38,7 +38,7 @@ pub enum AllocationError {
     Invalid(String),
 }
 
-/// What allocations of all nodes share.
+/// State that the allocations of all nodes share.
 pub struct AllocatorInput {
     /// The published devices.
     pub slices: Vec<Arc<ResourceSlice>>,

@@ -40,7 +40,7 @@ pub struct PodClaims {
     pub has_unbound_immediate: bool,
 }
 
-/// What a pod's claims get on a node.
+/// Volumes that a pod's claims get on a node.
 #[derive(Clone, Default)]
 pub struct PodVolumes {
     bindings: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
