@@ -189,7 +189,13 @@ fn volume_cases() -> Vec<FieldCase> {
         FieldCase::reaches(
             "sub-path-escape",
             "cat /v",
-            volume(json!({ "hostPath": { "path": "/etc" } }), json!({ "subPath": "mtab" })),
+            {
+                let mut spec = volume(json!({ "emptyDir": {} }), json!({ "subPath": "escape" }));
+                let link = json!({ "name": "link", "image": "nginx", "imagePullPolicy": "IfNotPresent",
+                    "command": ["ln", "-s", "/etc", "/v/escape"], "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+                merge(&mut spec, json!({ "initContainers": [link] }));
+                spec
+            },
             vec![("/status/containerStatuses/0/state/waiting/reason", json!("CreateContainerConfigError"))],
         ),
     ]
