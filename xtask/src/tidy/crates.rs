@@ -54,7 +54,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
     ("kubelet", &["api", "client", "component-server", "runtime", "cni", "sys", "transport"]),
-    ("kubectl", &["api", "formats"]),
+    ("kubectl", &["api", "formats", "transport"]),
     (
         "ferry",
         &[

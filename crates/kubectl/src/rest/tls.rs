@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    CertificateError, ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 
 use crate::{
@@ -27,12 +26,8 @@ pub struct TlsSettings {
 impl TlsSettings {
     /// The settings of a client.
     pub fn new(settings: &ClientSettings) -> CommandResult<Self> {
-        let builder = ClientConfig::builder();
-        let builder = if settings.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        } else {
-            builder.with_root_certificates(root_store(settings)?)
-        };
+        let roots = if settings.insecure { RootCertStore::empty() } else { root_store(settings)? };
+        let builder = ClientConfig::builder().with_root_certificates(roots);
         let mut key_error = None;
         let mut config = match client_identity(settings)? {
             None => builder.with_no_client_auth(),
@@ -47,6 +42,9 @@ impl TlsSettings {
                 }
             },
         };
+        if settings.insecure {
+            config = (*transport::without_verification(&config)).clone();
+        }
         let mut http1 = config.clone();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -140,43 +138,4 @@ fn certificate_error(error: &CertificateError) -> String {
 fn presented_name(text: &str, is_ip: bool) -> Option<&str> {
     let prefix = if is_ip { "IpAddress(" } else { "DnsName(" };
     Some(text.strip_prefix(prefix)?.trim_end_matches(')').trim_matches('"'))
-}
-
-/// Accepts any certificate, for `--insecure-skip-tls-verify`.
-#[derive(Debug)]
-struct AnyCertificate;
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }
