@@ -1,9 +1,10 @@
-//! Pieces of HTTP and TLS connections that the API server and the kubelet share: upgraded connections and server
-//! certificates that are not verified.
+//! Pieces of HTTP and TLS connections that the API server, the kubelet and kubectl share: upgraded connections, SPDY, and
+//! server certificates that are not verified.
 //!
 //! Invariant: knows no other crate and nothing of Kubernetes.
 
 mod server_certificate;
+pub mod spdy;
 mod upgrade;
 
 pub use server_certificate::without_verification;

@@ -92,8 +92,17 @@ pub fn encode_ping(id: u32) -> Bytes {
     encode_control_frame(PING, &id.to_be_bytes())
 }
 
+/// Encodes the reset of a stream that is given up.
+pub fn encode_reset(stream: u32) -> Bytes {
+    const CANCEL: u32 = 5;
+    let mut payload = [0; 8];
+    payload[..4].copy_from_slice(&stream.to_be_bytes());
+    payload[4..].copy_from_slice(&CANCEL.to_be_bytes());
+    encode_control_frame(RST_STREAM, &payload)
+}
+
 /// Encodes SYN_STREAM frames; keeps the state of the zlib stream.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct SynStreamEncoder {
     begun: bool,
 }

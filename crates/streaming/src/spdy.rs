@@ -3,13 +3,10 @@
 //! [`connect_command`] opens the streams of Kubernetes' remote command protocol, version 4. Buffers are bounded both ways: a
 //! consumer that does not read stops the container's output, and a container that does not read stops the input.
 
-mod frame;
-
 use std::sync::Arc;
 
 use apiserver_core::{backend, backend::Backend, body::full_body};
 use bytes::{Bytes, BytesMut};
-use frame::SpdyFrame;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::TokioIo;
@@ -17,6 +14,8 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     sync::{Mutex, mpsc},
 };
+
+use transport::spdy::frame::{self, SpdyFrame};
 
 use crate::RemoteCommandOptions;
 
