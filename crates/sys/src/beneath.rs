@@ -65,6 +65,105 @@ impl BoundedRoot {
     }
 }
 
+/// Most symbolic links that one resolution follows, as the kernel has it.
+const MOST_LINKS: usize = 40;
+
+/// A directory that is the root of a container: absolute links start there, and `..` of it is itself.
+pub struct ContainerRoot {
+    root: OwnedFd,
+}
+
+impl ContainerRoot {
+    /// Opens `root`.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
+        Ok(Self { root: rustix::fs::openat(CWD, root, flags, Mode::empty())? })
+    }
+
+    /// The root itself.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Opens a path with these flags; links are followed in the root.
+    pub fn open_path(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        Ok(rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+    }
+
+    /// Opens a path without access to its content; makes what is missing: directories, and at its end a directory or an
+    /// empty file. A link that leads nowhere is followed in the root.
+    pub fn create_path(&self, path: &Path, kind: PathKind) -> io::Result<OwnedFd> {
+        match self.open_path(path, OFlags::PATH) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        let mut stack: Vec<OwnedFd> = Vec::new();
+        let mut rest = reversed_parts(path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                stack.pop();
+                continue;
+            }
+            let parent = stack.last().unwrap_or(&self.root);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let child = match rustix::fs::openat(parent, &name, flags, Mode::empty()) {
+                Ok(child) => child,
+                Err(Errno::NOENT) => {
+                    create_entry(parent, &name, if rest.is_empty() { kind } else { PathKind::Directory })?;
+                    rustix::fs::openat(parent, &name, flags, Mode::empty())?
+                }
+                Err(errno) => return Err(errno.into()),
+            };
+            if FileType::from_raw_mode(rustix::fs::fstat(&child)?.st_mode) == FileType::Symlink {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = rustix::fs::readlinkat(&child, "", Vec::new())?;
+                let target = PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(
+                    target.into_bytes(),
+                ));
+                if target.is_absolute() {
+                    stack.clear();
+                }
+                rest.extend(reversed_parts(&target));
+            } else {
+                stack.push(child);
+            }
+        }
+        match stack.pop() {
+            Some(last) => Ok(last),
+            None => Ok(self.root.try_clone()?),
+        }
+    }
+}
+
+fn create_entry(parent: &OwnedFd, name: &std::ffi::OsStr, kind: PathKind) -> io::Result<()> {
+    let created = match kind {
+        PathKind::Directory => rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)),
+        PathKind::Other => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)
+        }
+    };
+    match created {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The parts of a path, the last one first; `..` stays.
+fn reversed_parts(path: &Path) -> Vec<std::ffi::OsString> {
+    let parts = path.components().rev().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    parts.collect()
+}
+
 /// Returns a path by which the kernel finds an open file, also one that was renamed.
 pub fn descriptor_path(file: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
@@ -201,6 +300,26 @@ mod tests {
         assert!(!dir.path().join("secret/new").exists());
         bounded.create_dirs(Path::new("a/b/c"), 0o757).unwrap();
         assert_eq!(fs::metadata(root.join("a/b/c")).unwrap().permissions().mode() & 0o777, 0o757);
+    }
+
+    #[test]
+    fn links_of_a_container_stay_in_its_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("etc")).unwrap();
+        symlink("/run/resolv.conf", root.join("etc/resolv.conf")).unwrap();
+        symlink("../../../../../../escape", root.join("etc/up")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let container = ContainerRoot::open(&root).unwrap();
+        container.create_path(Path::new("/etc/resolv.conf"), PathKind::Other).unwrap();
+        assert!(root.join("run/resolv.conf").is_file());
+        container.create_path(Path::new("/etc/up/dir"), PathKind::Directory).unwrap();
+        assert!(root.join("escape/dir").is_dir() && !dir.path().join("escape").exists());
+        container.create_path(Path::new("../../x/../y"), PathKind::Directory).unwrap();
+        assert!(root.join("y").is_dir());
+        assert!(container.create_path(Path::new("/loop/x"), PathKind::Directory).is_err());
+        let opened = container.open_path(Path::new("/proc/self/root"), OFlags::PATH);
+        assert!(opened.is_err());
     }
 
     #[test]

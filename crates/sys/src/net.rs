@@ -7,6 +7,7 @@ mod cidr;
 mod link;
 mod neighbour;
 mod route;
+mod tun;
 
 use std::{
     fs, io,
@@ -28,6 +29,7 @@ pub use neighbour::{
     replace_forwarding, replace_neighbour,
 };
 pub use route::{Route, RouteKind, add_route, delete_route, list_routes, replace_route};
+pub use tun::TunLink;
 
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
