@@ -1,7 +1,7 @@
 """`bench/run`: the same loads on a cluster of Ferry and on one of upstream's components, one after the other.
 
-Both clusters are those of `conformance/`, each in a network namespace of its own; the loads are `ferry-bench-cluster` and
-`ferry-bench-api`. A part that cannot be trusted ends the run with the reason, and no table is printed.
+Both clusters are those of `conformance/`, each in a network namespace of its own; the loads are `ferry-bench-cluster`,
+`ferry-bench-schedule` and `ferry-bench-api`. A part that cannot be trusted ends the run with the reason, and no table is printed.
 """
 
 import argparse
@@ -17,13 +17,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "conformance"))
 
+import command_line  # noqa: E402
 from suite import images, places  # noqa: E402
 from suite.ferry import Ferry  # noqa: E402
-from suite.machine import Network, wait  # noqa: E402
+from suite.machine import Network  # noqa: E402
 from suite.places import Untrusted  # noqa: E402
 from suite.upstream import Upstream  # noqa: E402
 
-PARTS = ["start", "idle", "pods", "schedule", "api"]
+PARTS = ["start", "idle", "pods", "schedule", "api", "kubectl"]
 STARTS = 3
 API_RUNS = 3
 SETTLE, IDLE = 20, 60
@@ -104,7 +105,7 @@ class Side:
                     if "start" in self.parts:
                         self.add("start to Ready node", "s", cluster.seconds)
                     if last:
-                        self.loads(network, cluster, scratch)
+                        self.loads(network, cluster)
                     if cluster.dead():
                         raise Untrusted(f"{self.name}: {', '.join(cluster.dead())} ended while it was measured")
                 finally:
@@ -115,7 +116,7 @@ class Side:
     def cluster(self, network, directory):
         return Ferry(network, directory) if self.name == "ferry" else Upstream(network, directory, dns=False)
 
-    def loads(self, network, cluster, scratch):
+    def loads(self, network, cluster):
         if "idle" in self.parts:
             self.idle(cluster)
         program = [places.target() / "release" / "ferry-bench-cluster", "--kubeconfig", cluster.kubeconfig]
@@ -125,8 +126,6 @@ class Side:
             for count, repeat in ((1, 7), (3, 7), (50, 3)):
                 self.load(network, [*program, "pods", f"--count={count}", f"--repeat={repeat}"])
             self.load(network, [*program, "deployment", "--repeat=7"])
-        if "schedule" in self.parts:
-            self.schedule(network, cluster, program, scratch)
 
     def idle(self, cluster):
         time.sleep(SETTLE)
@@ -149,22 +148,18 @@ class Side:
             if keep and line["row"] not in ("delete 1 pods", "delete 3 pods"):
                 self.add(line["row"], line["unit"], *line["values"])
 
-    def schedule(self, network, cluster, program, scratch):
-        pause = scratch / "nodes-are-there"
-        command = network.inside([*program, "schedule", f"--pause={pause}"])
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            wait("1,000 fake nodes", 600, lambda: pause.exists() or child.poll() is not None)
-            before = resident(cluster.control_plane())
-            pause.unlink(missing_ok=True)
-            told, errors = child.communicate(timeout=900)
-        finally:
-            child.kill()
-            child.wait()
-        if child.returncode:
-            raise Untrusted(f"{self.name}: scheduling: {errors.strip()[-500:]}")
-        self.read(told)
-        self.add("memory of the control plane for 10,000 pods", "MB", resident(cluster.control_plane()) - before)
+
+def schedule(table, options):
+    """The schedulers on upstream's scheduler_perf workloads, each with an API server of its own."""
+    built = places.programs("kube-apiserver", "etcd", "kube-scheduler")
+    release = places.target() / "release"
+    command = [release / "ferry-bench-schedule", "--ferry", places.ferry(), "--upstream", built["kube-apiserver"],
+               "--etcd", built["etcd"], "--kube-scheduler", built["kube-scheduler"], "--dir", release, *options]
+    told = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if told.returncode:
+        raise Untrusted(f"bench/schedule: {told.stderr.strip()[-500:]}")
+    for line in map(json.loads, told.stdout.splitlines()):
+        table.add(line["row"], line["unit"], line["server"], [line["value"]])
 
 
 def api(table):
@@ -187,18 +182,27 @@ def api(table):
 def main():
     parser = argparse.ArgumentParser(prog="bench/run", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"parts: {', '.join(PARTS)} (default: all)")
-    names = parser.parse_args().names or PARTS
+    parser.add_argument("--workload", action="append", default=[], metavar="PART",
+                        help="schedule: only workloads whose names contain this; may be given several times")
+    parser.add_argument("--nodes", type=int, help="schedule: only workloads with this many nodes (500, 1000, 5000)")
+    arguments = parser.parse_args()
+    names = arguments.names or PARTS
     unknown = set(names) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     table, began = Table(), time.monotonic()
-    images.ensure()
-    if set(names) - {"api"}:
+    if set(names) - {"api", "kubectl", "schedule"}:
+        images.ensure()
         for side in ("ferry", "upstream"):
             Side(side, names, table).measure()
             print(f"{side}: {(time.monotonic() - began) / 60:.1f} min", file=sys.stderr)
+    if "schedule" in names:
+        options = [f"--workload={part}" for part in arguments.workload]
+        schedule(table, options + ([f"--nodes={arguments.nodes}"] if arguments.nodes else []))
     if "api" in names:
         api(table)
+    if "kubectl" in names:
+        command_line.measure(table)
     print(table.text())
     print(f"\n{(time.monotonic() - began) / 60:.1f} minutes on {os.cpu_count()} cores", file=sys.stderr)
 

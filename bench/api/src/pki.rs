@@ -17,7 +17,8 @@ pub struct BenchPki {
     pub server: (PathBuf, PathBuf),
     /// The key pair of service account tokens.
     pub tokens: (PathBuf, PathBuf),
-    client: (PathBuf, PathBuf),
+    /// The administrator's certificate.
+    pub client: (PathBuf, PathBuf),
 }
 
 impl BenchPki {

@@ -53,9 +53,20 @@ impl MeasuredServer {
 
 /// Starts Ferry's API server.
 pub async fn ferry(program: &Path, pki: &BenchPki, dir: &Path) -> anyhow::Result<MeasuredServer> {
+    ferry_with(program, pki, dir, &[]).await
+}
+
+/// Starts Ferry's API server with more flags.
+pub async fn ferry_with(
+    program: &Path,
+    pki: &BenchPki,
+    dir: &Path,
+    flags: &[String],
+) -> anyhow::Result<MeasuredServer> {
     fs::create_dir_all(dir)?;
     let port = free_port()?;
     let mut arguments = common(pki, port, dir);
+    arguments.extend_from_slice(flags);
     arguments.insert(0, "kube-apiserver".into());
     arguments.push(format!("--data-dir={}", dir.join("data").display()));
     let process = MeasuredProcess::start(program, &arguments, &dir.join("ferry.log"))?;
@@ -64,6 +75,16 @@ pub async fn ferry(program: &Path, pki: &BenchPki, dir: &Path) -> anyhow::Result
 
 /// Starts upstream's API server and its etcd.
 pub async fn upstream(program: &Path, etcd: &Path, pki: &BenchPki, dir: &Path) -> anyhow::Result<MeasuredServer> {
+    upstream_with((program, etcd), pki, dir, &[]).await
+}
+
+/// Starts upstream's API server and its etcd with more flags.
+pub async fn upstream_with(
+    (program, etcd): (&Path, &Path),
+    pki: &BenchPki,
+    dir: &Path,
+    flags: &[String],
+) -> anyhow::Result<MeasuredServer> {
     fs::create_dir_all(dir)?;
     let (clients, peers, port) = (free_port()?, free_port()?, free_port()?);
     let (clients, peers) = (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
@@ -78,6 +99,7 @@ pub async fn upstream(program: &Path, etcd: &Path, pki: &BenchPki, dir: &Path) -
     let etcd = MeasuredProcess::start(etcd, &arguments, &dir.join("etcd.log"))?;
     let mut arguments = common(pki, port, dir);
     arguments.push(format!("--etcd-servers={clients}"));
+    arguments.extend_from_slice(flags);
     let server = MeasuredProcess::start(program, &arguments, &dir.join("kube-apiserver.log"))?;
     ready(MeasuredServer { port, processes: vec![etcd, server] }, pki).await
 }
@@ -99,7 +121,8 @@ fn common(pki: &BenchPki, port: u16, dir: &Path) -> Vec<String> {
     ]
 }
 
-fn free_port() -> anyhow::Result<u16> {
+/// Returns a port that is free now.
+pub fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

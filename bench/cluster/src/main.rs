@@ -1,10 +1,9 @@
-//! Puts load on a whole cluster and says how long it took: pods that start and end, deployments, scheduling.
+//! Puts load on a whole cluster and says how long it took: pods that start and end, deployments.
 //!
 //! `bench/run` starts it against Ferry and against upstream, one after the other; it prints a line of JSON per row.
 
 mod pods;
 mod rows;
-mod schedule;
 mod watch;
 
 use std::path::PathBuf;
@@ -31,8 +30,6 @@ enum ClusterLoad {
     Pods(pods::PodLoad),
     /// Start deployments of three, wait until they are available
     Deployment(pods::DeploymentLoad),
-    /// Schedule pods onto nodes that are only objects
-    Schedule(schedule::ScheduleLoad),
 }
 
 #[tokio::main]
@@ -44,6 +41,5 @@ async fn main() -> anyhow::Result<()> {
     match arguments.load {
         ClusterLoad::Pods(load) => load.run(&client).await,
         ClusterLoad::Deployment(load) => load.run(&client).await,
-        ClusterLoad::Schedule(load) => load.run(&client).await,
     }
 }

@@ -9,8 +9,3 @@ pub fn seconds(row: &str, values: &[Duration]) {
     let values: Vec<f64> = values.iter().map(Duration::as_secs_f64).collect();
     println!("{}", json!({"row": row, "unit": "s", "values": values}));
 }
-
-/// Prints rates, per second.
-pub fn rates(row: &str, values: &[f64]) {
-    println!("{}", json!({"row": row, "unit": "/s", "values": values}));
-}

@@ -48,7 +48,7 @@ struct RecordedCase {
 }
 
 /// A framework whose informers never get an answer: all that cases need is in the snapshot.
-fn framework() -> Framework {
+pub(crate) fn framework() -> Framework {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, tower::BoxError>>()
     });
@@ -72,8 +72,35 @@ fn check(framework: &Framework, case: &RecordedCase) {
     }
     let mut snapshot = Snapshot::default();
     cache.update_snapshot(&mut snapshot);
+    check_snapshot(framework, case, &snapshot);
+    check_kept_counts(framework, case, &mut cache, &mut snapshot);
+}
+
+/// Checks that counts which plug-ins keep for a class follow the pods that come and go.
+fn check_kept_counts(framework: &Framework, case: &RecordedCase, cache: &mut SchedulerCache, snapshot: &mut Snapshot) {
+    let pods: Vec<_> = case.pods.iter().flatten().map(|pod| Arc::new(PodInfo::from_pod(pod))).collect();
+    for pod in pods.iter().step_by(2) {
+        cache.remove_pod(&pod.uid);
+    }
+    cache.update_snapshot(snapshot);
     let pod = Arc::new(PodInfo::from_pod(&case.pod));
-    let cycle = CycleContext { pod: &pod, snapshot: &snapshot };
+    let mut state = CycleState::default();
+    let cycle = CycleContext { pod: &pod, snapshot };
+    // What fits now was not recorded; the plug-ins count, and must come back to what was.
+    if framework.run_pre_filter(cycle, &mut state).is_ok() {
+        framework.run_pre_score(cycle, &mut state, snapshot.nodes()).unwrap();
+    }
+    drop(state);
+    for pod in pods.into_iter().step_by(2) {
+        cache.set_pod(pod);
+    }
+    cache.update_snapshot(snapshot);
+    check_snapshot(framework, case, snapshot);
+}
+
+fn check_snapshot(framework: &Framework, case: &RecordedCase, snapshot: &Snapshot) {
+    let pod = Arc::new(PodInfo::from_pod(&case.pod));
+    let cycle = CycleContext { pod: &pod, snapshot };
     let mut state = CycleState::default();
     let seed = case.seed;
     if let Err(status) = framework.run_pre_filter(cycle, &mut state) {

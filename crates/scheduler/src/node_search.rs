@@ -6,6 +6,8 @@ use crate::{
     framework::nominated_pods::NominatedPods,
     framework::{
         Framework,
+        class_results::ClassResultCache,
+        competitors,
         cycle_state::CycleState,
         extension_points::CycleContext,
         status::{Diagnosis, Status},
@@ -29,18 +31,29 @@ pub enum SearchFailure {
     Failed(Status),
 }
 
+/// Nodes that a pod fits on, with their positions in the snapshot.
+#[derive(Default)]
+pub struct FeasibleNodes {
+    /// The nodes.
+    pub nodes: Vec<Arc<NodeInfo>>,
+    /// Their positions.
+    pub positions: Vec<usize>,
+}
+
 /// Searches nodes for pods, going on where the last search ended.
 pub struct NodeSearch {
     handle: Arc<SchedulerHandle>,
     /// Percentage of the nodes after which the search ends; zero adapts to the cluster's size.
     percentage_of_nodes_to_score: i32,
     next_start: usize,
+    /// Results that equal pods share.
+    results: ClassResultCache,
 }
 
 impl NodeSearch {
     /// Creates a search that begins with the first node.
     pub fn new(handle: Arc<SchedulerHandle>, percentage_of_nodes_to_score: i32) -> Self {
-        Self { handle, percentage_of_nodes_to_score, next_start: 0 }
+        Self { handle, percentage_of_nodes_to_score, next_start: 0, results: ClassResultCache::default() }
     }
 
     /// Returns the best node for a pod.
@@ -56,7 +69,7 @@ impl NodeSearch {
         }
         let mut diagnosis = Diagnosis::default();
         let feasible = self.find_feasible(cycle, state, framework, &mut diagnosis).map_err(SearchFailure::Failed)?;
-        match feasible.as_slice() {
+        match feasible.nodes.as_slice() {
             [] => Err(SearchFailure::Unfit(Box::new(diagnosis), count)),
             [only] => Ok(only.name().clone()),
             _ => self.choose_node(cycle, state, framework, &feasible).map_err(SearchFailure::Failed),
@@ -69,14 +82,14 @@ impl NodeSearch {
         state: &mut CycleState,
         framework: &Framework,
         diagnosis: &mut Diagnosis,
-    ) -> Result<Vec<Arc<NodeInfo>>, Status> {
+    ) -> Result<FeasibleNodes, Status> {
         let restricted = match framework.run_pre_filter(cycle, state) {
             Ok(restricted) => restricted,
             Err(status) if status.is_rejected() => {
                 diagnosis.pre_filter_message = status.message();
                 diagnosis.add_plugin(&status);
                 diagnosis.nodes.set_absent(status);
-                return Ok(Vec::new());
+                return Ok(FeasibleNodes::default());
             }
             Err(status) => return Err(status),
         };
@@ -86,11 +99,11 @@ impl NodeSearch {
             let mut on_node = Diagnosis::default();
             let positions = NodePositions::Some(vec![node]);
             let fits = self.filter_nodes(cycle, state, framework, &nominated, &positions, &mut on_node);
-            let fits = fits.and_then(|(nodes, _)| self.ask_extenders(cycle, nodes, &mut on_node));
-            if let Ok(nodes) = fits
-                && !nodes.is_empty()
+            let fits = fits.and_then(|(feasible, _)| self.ask_extenders(cycle, feasible, &mut on_node));
+            if let Ok(feasible) = fits
+                && !feasible.nodes.is_empty()
             {
-                return Ok(nodes);
+                return Ok(feasible);
             }
         }
         let positions = match restricted {
@@ -109,26 +122,38 @@ impl NodeSearch {
 
     /// Filters nodes from the next start on, until there are enough. Returns them, and how many were tried.
     fn filter_nodes(
-        &self,
+        &mut self,
         cycle: CycleContext<'_>,
         state: &CycleState,
         framework: &Framework,
         nominated: &NominatedPods,
         positions: &NodePositions,
         diagnosis: &mut Diagnosis,
-    ) -> Result<(Vec<Arc<NodeInfo>>, usize), Status> {
+    ) -> Result<(FeasibleNodes, usize), Status> {
         let (nodes, count) = (cycle.snapshot.nodes(), positions.len());
         let scores =
             framework.has_scores() || self.handle.extenders.is_filter() || self.handle.extenders.is_prioritizer();
         let wanted = if scores { self.feasible_wanted(framework, count) } else { 1 };
-        let mut feasible = Vec::with_capacity(wanted.min(count));
+        let capacity = wanted.min(count);
+        let mut feasible =
+            FeasibleNodes { nodes: Vec::with_capacity(capacity), positions: Vec::with_capacity(capacity) };
         let mut tried = 0;
-        while tried < count && feasible.len() < wanted {
+        let key = framework.class_result_key(cycle, state);
+        let shared = key.filters;
+        let results = self.results.results(&cycle.pod.placement_class, key, cycle.snapshot);
+        while tried < count && feasible.nodes.len() < wanted {
             let position = positions.get((self.next_start + tried) % count);
             tried += 1;
             let Some(node) = nodes.get(position) else { continue };
-            match framework.run_filters_with_nominated(cycle, state, node, nominated) {
-                Ok(()) => feasible.push(node.clone()),
+            let result = match competitors(cycle.pod, node, nominated).next() {
+                Some(_) => framework.run_filters_with_nominated(cycle, state, node, nominated),
+                None => framework.run_filters_by_class(cycle, state, (position, node), results, shared),
+            };
+            match result {
+                Ok(()) => {
+                    feasible.nodes.push(node.clone());
+                    feasible.positions.push(position);
+                }
                 Err(status) if status.is_rejected() => {
                     diagnosis.add_plugin(&status);
                     diagnosis.nodes.set(position, status);
@@ -155,14 +180,14 @@ impl NodeSearch {
     fn ask_extenders(
         &self,
         cycle: CycleContext<'_>,
-        feasible: Vec<Arc<NodeInfo>>,
+        feasible: FeasibleNodes,
         diagnosis: &mut Diagnosis,
-    ) -> Result<Vec<Arc<NodeInfo>>, Status> {
-        if self.handle.extenders.is_empty() || feasible.is_empty() {
+    ) -> Result<FeasibleNodes, Status> {
+        if self.handle.extenders.is_empty() || feasible.nodes.is_empty() {
             return Ok(feasible);
         }
-        let before = feasible.len();
-        let (left, failed) = self.handle.extenders.filter_nodes(cycle.pod, feasible)?;
+        let before = feasible.nodes.len();
+        let (left, failed) = self.handle.extenders.filter_nodes(cycle.pod, feasible.nodes)?;
         for (name, status) in failed {
             if let Some(position) = cycle.snapshot.position(&name) {
                 diagnosis.nodes.set(position, status);
@@ -171,18 +196,22 @@ impl NodeSearch {
         if left.len() != before && !diagnosis.unschedulable_plugins.contains(&"Extender") {
             diagnosis.unschedulable_plugins.push("Extender");
         }
-        Ok(left)
+        let positions = left.iter().map(|node| cycle.snapshot.position(node.name()).unwrap_or(usize::MAX)).collect();
+        Ok(FeasibleNodes { nodes: left, positions })
     }
 
     /// Scores nodes and returns one of the best, by chance.
     fn choose_node(
-        &self,
+        &mut self,
         cycle: CycleContext<'_>,
         state: &mut CycleState,
         framework: &Framework,
-        nodes: &[Arc<NodeInfo>],
+        feasible: &FeasibleNodes,
     ) -> Result<Arc<str>, Status> {
-        let mut totals = framework.run_scores(cycle, state, nodes)?;
+        let nodes = &feasible.nodes;
+        let key = framework.class_result_key(cycle, state);
+        let results = self.results.results(&cycle.pod.placement_class, key, cycle.snapshot);
+        let mut totals = framework.run_scores(cycle, state, (nodes, &feasible.positions), results)?;
         self.handle.extenders.add_scores(cycle.pod, nodes, &mut totals);
         let best = totals.iter().copied().max().unwrap_or(0);
         let ties = totals.iter().filter(|total| **total == best).count();

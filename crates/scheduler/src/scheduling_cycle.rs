@@ -77,6 +77,7 @@ impl SchedulingLoop {
         let found = self.search.find_node(cycle, &mut state, &framework);
         let failure = match found {
             Ok(node) => {
+                state.end_search();
                 METRICS.observe_algorithm(started.elapsed());
                 self.assume_and_bind(framework, state, entry, node, started);
                 return;

@@ -1,8 +1,20 @@
 //! The nodes as one scheduling cycle sees them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::views::node_info::NodeInfo;
+
+/// Number of changes that are kept for those that count pods by what changed.
+const CHANGES: usize = 1024;
+
+/// A node before and after a change.
+pub type NodeChange = (Arc<NodeInfo>, Arc<NodeInfo>);
 
 /// All nodes in the order of the search. Brought up to date before every cycle, at the cost of what changed.
 #[derive(Default)]
@@ -13,13 +25,21 @@ pub struct Snapshot {
     affinity_nodes: Vec<usize>,
     /// Positions of nodes with pods that have required anti-affinity.
     anti_affinity_nodes: Vec<usize>,
+    /// Unique to this order of nodes.
+    order: u64,
+    /// Number of changes since the snapshot has this order.
+    version: u64,
+    /// The last changes.
+    changes: VecDeque<NodeChange>,
 }
 
 impl Snapshot {
     /// Creates a snapshot of nodes in this order.
     pub fn from_nodes(nodes: Vec<Arc<NodeInfo>>) -> Self {
+        static ORDERS: AtomicU64 = AtomicU64::new(1);
         let positions = nodes.iter().enumerate().map(|(position, node)| (node.name().clone(), position)).collect();
-        let mut snapshot = Self { nodes, positions, ..Self::default() };
+        let order = ORDERS.fetch_add(1, Ordering::Relaxed);
+        let mut snapshot = Self { nodes, positions, order, ..Self::default() };
         snapshot.list_affinity_nodes();
         snapshot
     }
@@ -32,11 +52,33 @@ impl Snapshot {
             let old = &self.nodes[position];
             affinity_changed |= (old.affinity_pods > 0) != (info.affinity_pods > 0)
                 || (old.anti_affinity_pods > 0) != (info.anti_affinity_pods > 0);
-            self.nodes[position] = info;
+            let old = std::mem::replace(&mut self.nodes[position], info.clone());
+            self.version += 1;
+            if self.changes.len() == CHANGES {
+                self.changes.pop_front();
+            }
+            self.changes.push_back((old, info));
         }
         if affinity_changed {
             self.list_affinity_nodes();
         }
+    }
+
+    /// A number that is unique to this order of nodes; positions are comparable as long as it is the same.
+    pub fn order(&self) -> u64 {
+        self.order
+    }
+
+    /// Number of changes since the snapshot has its order.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the changes since a version of an order; `None` if they are not known any more.
+    pub fn changes_since(&self, order: u64, version: u64) -> Option<impl Iterator<Item = &NodeChange>> {
+        let count = usize::try_from(self.version.checked_sub(version)?).ok()?;
+        let is_known = order == self.order && count <= self.changes.len();
+        is_known.then(|| self.changes.iter().skip(self.changes.len() - count))
     }
 
     /// All nodes.

@@ -43,6 +43,8 @@ impl PluginSet {
 #[derive(Default)]
 pub struct CycleState {
     data: Vec<Box<dyn StateData>>,
+    /// Data that only the search for a node reads.
+    search_data: Vec<Box<dyn StateData>>,
     /// Plug-ins whose filter has nothing to check.
     pub skip_filter: PluginSet,
     /// Plug-ins whose score is the same for all nodes.
@@ -54,8 +56,8 @@ pub struct CycleState {
 impl Clone for CycleState {
     fn clone(&self) -> Self {
         // The trait's own method: a box is `Clone` data itself.
-        let data = self.data.iter().map(|data| data.as_ref().clone_data()).collect();
-        Self { data, ..*self }
+        let clone = |all: &[Box<dyn StateData>]| all.iter().map(|data| data.as_ref().clone_data()).collect();
+        Self { data: clone(&self.data), search_data: clone(&self.search_data), ..*self }
     }
 }
 
@@ -68,14 +70,28 @@ impl CycleState {
         }
     }
 
+    /// Stores data that is dropped when a node was found.
+    pub fn write_for_search<T: Any + Send + Sync + Clone>(&mut self, data: T) {
+        match self.get_mut::<T>() {
+            Some(known) => *known = data,
+            None => self.search_data.push(Box::new(data)),
+        }
+    }
+
+    /// Drops the data of the search, which may share counts with the next cycle.
+    pub fn end_search(&mut self) {
+        self.search_data.clear();
+    }
+
     /// Returns the data of a type.
     pub fn get<T: Any>(&self) -> Option<&T> {
-        self.data.iter().find_map(|data| data.as_ref().as_any().downcast_ref())
+        self.search_data.iter().chain(&self.data).find_map(|data| data.as_ref().as_any().downcast_ref())
     }
 
     /// Returns the data of a type for changes.
     pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
-        self.data.iter_mut().find_map(|data| data.as_mut().as_any_mut().downcast_mut())
+        let mut all = self.search_data.iter_mut().chain(&mut self.data);
+        all.find_map(|data| data.as_mut().as_any_mut().downcast_mut())
     }
 }
 
@@ -93,6 +109,10 @@ mod tests {
         other.write(2u32);
         assert_eq!((state.get::<u32>(), other.get::<u32>()), (Some(&1), Some(&2)));
         assert_eq!((other.get::<&str>(), other.get::<u64>()), (Some(&"text"), None));
+        other.write_for_search(7u64);
+        assert_eq!(other.clone().get::<u64>(), Some(&7));
+        other.end_search();
+        assert_eq!((other.get::<u64>(), other.get::<u32>()), (None, Some(&2)));
         assert!(other.skip_filter.contains(3) && !other.skip_filter.contains(64));
     }
 }

@@ -14,7 +14,10 @@ use super::{
     status::{NodeStatuses, Status},
 };
 use crate::{
-    framework::queued_pod::QueuedPodInfo, snapshot::Snapshot, views::node_info::NodeInfo, views::pod_info::PodInfo,
+    framework::queued_pod::QueuedPodInfo,
+    snapshot::Snapshot,
+    views::node_info::NodeInfo,
+    views::pod_info::{PodClass, PodInfo},
 };
 
 /// The greatest score of a plug-in after normalization.
@@ -144,6 +147,10 @@ pub trait PreFilterExtensions {
 pub trait FilterPlugin {
     /// Returns why it cannot, if so.
     fn filter(&self, cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<(), Status>;
+    /// Whether the result for pods of a class depends on the class and the node alone, so that equal pods share it.
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        false
+    }
 }
 
 /// Change of `status.nominatedNodeName`.
@@ -183,6 +190,10 @@ pub trait PreScorePlugin {
 pub trait ScorePlugin {
     /// Scores a node.
     fn score(&self, cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<i64, Status>;
+    /// Whether the score before normalization depends on the pod's class and the node alone, so that equal pods share it.
+    fn scores_by_class(&self) -> bool {
+        false
+    }
     /// Brings the scores of `nodes` into the range from 0 to [`MAX_NODE_SCORE`].
     fn normalize(
         &self,

@@ -1,8 +1,11 @@
 //! The scheduling framework of one profile: its plug-ins, and running them at each extension point.
 
+pub mod class_results;
 pub mod cluster_event;
 pub mod cycle_state;
 pub mod extension_points;
+pub mod node_counts;
+mod node_scores;
 pub mod nominated_pods;
 pub mod queued_pod;
 pub mod status;
@@ -13,9 +16,10 @@ use std::{collections::HashMap, sync::Arc};
 use client::EventSeriesRecorder;
 
 use self::{
+    class_results::{ClassResultKey, ClassResults},
     cluster_event::ClusterEvent,
     cycle_state::CycleState,
-    extension_points::{CycleContext, MAX_NODE_SCORE, NominatingInfo, PermitResult, Plugin, PreFilterResult},
+    extension_points::{CycleContext, NominatingInfo, PermitResult, Plugin, PreFilterResult},
     status::{Diagnosis, NodeStatuses, Reasons, Status, StatusCode},
     waiting_pods::WaitTimes,
 };
@@ -96,8 +100,49 @@ pub struct Framework {
     /// Filters, apart, for they run most often.
     filters: Vec<IndexedPlugin>,
     scores: Vec<(usize, Arc<dyn Plugin>, i64)>,
+    /// Number of scores that equal pods share.
+    class_scores: usize,
     /// All plug-ins, each once.
     registered: Vec<RegisteredPlugin>,
+}
+
+/// Whether equal pods share the plug-in's score.
+fn scores_by_class(plugin: &dyn Plugin) -> bool {
+    plugin.as_score().is_some_and(|score| score.scores_by_class())
+}
+
+fn run_filter_chain(
+    filters: &[IndexedPlugin],
+    cycle: CycleContext<'_>,
+    state: &CycleState,
+    node: &NodeInfo,
+) -> Result<(), Status> {
+    for (index, plugin) in filters {
+        if state.skip_filter.contains(*index) {
+            continue;
+        }
+        let Some(filter) = plugin.as_filter() else { continue };
+        if let Err(status) = filter.filter(cycle, state, node) {
+            let name = plugin.name();
+            return Err(match status.is_rejected() {
+                true => status.with_plugin(name),
+                false => {
+                    Status::error(format!("running {name:?} filter plugin: {}", status.message())).with_plugin(name)
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the pods of at least the pod's priority that are nominated for a node.
+pub fn competitors<'a>(
+    pod: &'a PodInfo,
+    node: &NodeInfo,
+    nominated: &'a NominatedPods,
+) -> impl Iterator<Item = &'a Arc<PodInfo>> {
+    let competes = |other: &&Arc<PodInfo>| other.priority() >= pod.priority() && other.uid != pod.uid;
+    nominated.for_node(node.name()).iter().filter(competes)
 }
 
 /// A plug-in with the events that it registered for.
@@ -148,6 +193,7 @@ impl Framework {
             recorder,
             points: indexed,
             filters,
+            class_scores: scores.iter().filter(|(_, plugin, _)| scores_by_class(plugin.as_ref())).count(),
             scores,
             registered,
         }
@@ -229,24 +275,37 @@ impl Framework {
         }
     }
 
+    /// Returns the key of the results that the pod shares with equal pods: how many filters at the beginning of the chain,
+    /// and which scores, depend on class and node alone.
+    pub fn class_result_key(&self, cycle: CycleContext<'_>, state: &CycleState) -> ClassResultKey {
+        let class = &cycle.pod.class;
+        let is_shared = |(index, plugin): &IndexedPlugin| {
+            let by_class = plugin.as_filter().is_some_and(|filter| filter.filters_by_class(class));
+            by_class || state.skip_filter.contains(*index)
+        };
+        // The filter by name reads the pod itself, which has no node yet.
+        let shares = cycle.pod.node_name.is_none();
+        let filters = self.filters.iter().take_while(|plugin| shares && is_shared(plugin)).count();
+        ClassResultKey { profile: self.profile_name.clone(), filters, scores: self.class_scores }
+    }
+
+    /// Runs the filters on a node; the first failure counts. Those that equal pods share are taken from `results`.
+    pub fn run_filters_by_class(
+        &self,
+        cycle: CycleContext<'_>,
+        state: &CycleState,
+        (position, node): (usize, &NodeInfo),
+        results: &mut ClassResults,
+        shared: usize,
+    ) -> Result<(), Status> {
+        let (first, rest) = self.filters.split_at(shared.min(self.filters.len()));
+        results.filter(position, node, || run_filter_chain(first, cycle, state, node))?;
+        run_filter_chain(rest, cycle, state, node)
+    }
+
     /// Runs the filters on a node; the first failure counts.
     pub fn run_filters(&self, cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
-        for (index, plugin) in &self.filters {
-            if state.skip_filter.contains(*index) {
-                continue;
-            }
-            let Some(filter) = plugin.as_filter() else { continue };
-            if let Err(status) = filter.filter(cycle, state, node) {
-                let name = plugin.name();
-                return Err(match status.is_rejected() {
-                    true => status.with_plugin(name),
-                    false => {
-                        Status::error(format!("running {name:?} filter plugin: {}", status.message())).with_plugin(name)
-                    }
-                });
-            }
-        }
-        Ok(())
+        run_filter_chain(&self.filters, cycle, state, node)
     }
 
     /// Runs the filters on a node as if pods of at least the same priority that are nominated for it were there, and
@@ -258,8 +317,7 @@ impl Framework {
         node: &NodeInfo,
         nominated: &NominatedPods,
     ) -> Result<(), Status> {
-        let competes = |other: &&Arc<PodInfo>| other.priority() >= cycle.pod.priority() && other.uid != cycle.pod.uid;
-        let mut competitors = nominated.for_node(node.name()).iter().filter(competes).peekable();
+        let mut competitors = competitors(cycle.pod, node, nominated).peekable();
         if competitors.peek().is_some() {
             let (mut node, mut state) = (node.clone(), state.clone());
             for other in competitors {
@@ -300,90 +358,6 @@ impl Framework {
         }
         let status = Status { code: StatusCode::Unschedulable, reasons: Reasons::Many(reasons), plugin: "" };
         (nominating, Err(status))
-    }
-
-    /// Scores nodes: the sum of the plug-ins' normalized scores by weight.
-    pub fn run_scores(
-        &self,
-        cycle: CycleContext<'_>,
-        state: &mut CycleState,
-        nodes: &[Arc<NodeInfo>],
-    ) -> Result<Vec<i64>, Status> {
-        self.run_pre_score(cycle, state, nodes)?;
-        let mut totals = vec![0; nodes.len()];
-        let mut scores = vec![0; nodes.len()];
-        for (index, plugin, weight) in &self.scores {
-            if state.skip_score.contains(*index) {
-                continue;
-            }
-            self.score_by(plugin.as_ref(), cycle, state, nodes, &mut scores)?;
-            totals.iter_mut().zip(&scores).for_each(|(total, score)| *total += score * weight);
-        }
-        Ok(totals)
-    }
-
-    /// Runs PreScore.
-    pub fn run_pre_score(
-        &self,
-        cycle: CycleContext<'_>,
-        state: &mut CycleState,
-        nodes: &[Arc<NodeInfo>],
-    ) -> Result<(), Status> {
-        for (index, plugin) in self.plugins(ExtensionPoint::PreScore) {
-            let Some(pre_score) = plugin.as_pre_score() else { continue };
-            let scores = pre_score.pre_score(cycle, state, nodes).map_err(|status| {
-                Status::error(format!("running PreScore plugin {:?}: {}", plugin.name(), status.message()))
-            })?;
-            if !scores {
-                state.skip_score.insert(*index);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the normalized scores of every plug-in that scores, without weights.
-    pub fn plugin_scores(
-        &self,
-        cycle: CycleContext<'_>,
-        state: &mut CycleState,
-        nodes: &[Arc<NodeInfo>],
-    ) -> Result<Vec<(&'static str, Vec<i64>)>, Status> {
-        self.run_pre_score(cycle, state, nodes)?;
-        let enabled = self.scores.iter().filter(|(index, ..)| !state.skip_score.contains(*index));
-        enabled
-            .map(|(_, plugin, _)| {
-                let mut scores = vec![0; nodes.len()];
-                self.score_by(plugin.as_ref(), cycle, state, nodes, &mut scores)?;
-                Ok((plugin.name(), scores))
-            })
-            .collect()
-    }
-
-    fn score_by(
-        &self,
-        plugin: &dyn Plugin,
-        cycle: CycleContext<'_>,
-        state: &CycleState,
-        nodes: &[Arc<NodeInfo>],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let Some(score) = plugin.as_score() else { return Ok(()) };
-        let name = plugin.name();
-        let failed = |point: &str, status: &Status| {
-            Status::error(format!("running {point}: plugin {name:?} failed with: {}", status.message()))
-        };
-        for (node, entry) in nodes.iter().zip(scores.iter_mut()) {
-            *entry = score.score(cycle, state, node).map_err(|status| failed("Score plugins", &status))?;
-        }
-        let normalized = score.normalize(cycle, state, nodes, scores);
-        normalized.map_err(|status| failed("Normalize on Score plugins", &status))?;
-        match scores.iter().find(|score| !(0..=MAX_NODE_SCORE).contains(*score)) {
-            None => Ok(()),
-            Some(invalid) => Err(Status::error(format!(
-                "applying score defaultWeights on Score plugins: plugin {name:?} returns an invalid score {invalid}, \
-                 it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-            ))),
-        }
     }
 
     /// Runs Reserve; the caller unreserves if it fails.

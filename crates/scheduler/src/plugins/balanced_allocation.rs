@@ -63,4 +63,8 @@ impl ScorePlugin for BalancedAllocation {
             all => balanced_score(&all.iter().map(share).collect::<Vec<_>>()),
         })
     }
+
+    fn scores_by_class(&self) -> bool {
+        true
+    }
 }

@@ -15,7 +15,7 @@ use crate::{
     },
     views::node_info::{NodeInfo, NodeView},
     views::node_selector::{NodeSelector, PreferredNodeAffinity},
-    views::pod_info::PodInfo,
+    views::pod_info::{PodClass, PodInfo},
 };
 
 /// The plug-in.
@@ -89,6 +89,10 @@ impl FilterPlugin for NodeAffinity {
             false => Err(Status::unresolvable("node(s) didn't match Pod's node affinity/selector")),
         }
     }
+
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        true
+    }
 }
 
 impl PreScorePlugin for NodeAffinity {
@@ -106,6 +110,10 @@ impl ScorePlugin for NodeAffinity {
     fn score(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<i64, Status> {
         let preferred = [&self.added_preferred, &cycle.pod.class.preferred_node_affinity];
         Ok(preferred.into_iter().flatten().map(|terms| terms.score(node.name(), &node.node.labels)).sum())
+    }
+
+    fn scores_by_class(&self) -> bool {
+        true
     }
 
     fn normalize(

@@ -8,7 +8,7 @@ use crate::{
         status::Status,
     },
     views::node_info::NodeInfo,
-    views::pod_info::PodInfo,
+    views::pod_info::{PodClass, PodInfo},
 };
 
 /// The plug-in.
@@ -49,6 +49,10 @@ impl FilterPlugin for NodeDeclaredFeatures {
             true => Ok(()),
             false => Err(Status::unresolvable("node(s) didn't match Pod's required features")),
         }
+    }
+
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        true
     }
 }
 

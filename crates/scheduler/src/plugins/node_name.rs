@@ -8,7 +8,7 @@ use crate::{
         status::Status,
     },
     views::node_info::NodeInfo,
-    views::pod_info::PodInfo,
+    views::pod_info::{PodClass, PodInfo},
 };
 
 /// The plug-in.
@@ -48,6 +48,10 @@ impl FilterPlugin for NodeName {
             true => Ok(()),
             false => Err(Status::unresolvable("node(s) didn't match the requested node name")),
         }
+    }
+
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        true
     }
 }
 

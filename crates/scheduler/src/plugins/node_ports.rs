@@ -9,7 +9,7 @@ use crate::{
     },
     views::host_ports::fits_ports,
     views::node_info::NodeInfo,
-    views::pod_info::PodInfo,
+    views::pod_info::{PodClass, PodInfo},
 };
 
 /// The plug-in.
@@ -48,6 +48,10 @@ impl FilterPlugin for NodePorts {
             true => Ok(()),
             false => Err(Status::unschedulable("node(s) didn't have free ports for the requested pod ports")),
         }
+    }
+
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        true
     }
 }
 

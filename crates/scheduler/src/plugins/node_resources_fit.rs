@@ -110,6 +110,11 @@ impl FilterPlugin for NodeResourcesFit {
         let reasons = Reasons::Many(reasons.into_iter().map(Into::into).collect());
         Err(Status { code, reasons, plugin: "" })
     }
+
+    /// Extended resources may be left to devices, whose classes change.
+    fn filters_by_class(&self, class: &PodClass) -> bool {
+        class.requests.of_spec.scalars.is_empty()
+    }
 }
 
 impl ScorePlugin for NodeResourcesFit {
@@ -125,6 +130,10 @@ impl ScorePlugin for NodeResourcesFit {
             [a, b] => score_by_strategy(strategy, &[share(a), share(b)]),
             all => score_by_strategy(strategy, &all.iter().map(share).collect::<Vec<_>>()),
         })
+    }
+
+    fn scores_by_class(&self) -> bool {
+        true
     }
 }
 

@@ -48,6 +48,10 @@ impl FilterPlugin for NodeUnschedulable {
             false => Err(Status::unresolvable("node(s) were unschedulable")),
         }
     }
+
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        true
+    }
 }
 
 impl EnqueueExtensions for NodeUnschedulable {

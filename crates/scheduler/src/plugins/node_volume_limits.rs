@@ -171,8 +171,45 @@ impl Plugin for NodeVolumeLimits {
     }
 }
 
+/// Number of volumes of the pod, where they are the same on every node.
+#[derive(Clone, Copy)]
+struct WantedVolumes(usize);
+
+impl NodeVolumeLimits {
+    /// Counts the volumes of a pod; `None` if they depend on the node or one is missing.
+    fn count_wanted(&self, pod: &PodInfo) -> Option<usize> {
+        let mut wanted = 0;
+        for volume in pod.class.volumes.iter().filter(|volume| may_be_attached(volume)) {
+            let PodVolume::Claim(name) = volume else { return None };
+            let claim = self.objects.claims.get(&pod.class.namespace, name)?;
+            let name = claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())?;
+            self.objects.volumes.get("", name)?.spec.as_ref()?.csi.as_ref()?;
+            wanted += 1;
+        }
+        Some(wanted)
+    }
+
+    /// Whether the node's limits hold even if all volumes there were of one driver. Spares looking them up.
+    fn is_far_below_limits(&self, node: &NodeInfo, wanted: usize) -> bool {
+        let Some(csi_node) = self.objects.csi_nodes.get("", node.name()) else { return true };
+        let mut total = wanted + self.objects.attachments.by_index(ATTACHMENTS_BY_NODE, node.name()).len();
+        for count in &node.classes {
+            if count.class.volumes.iter().any(|volume| matches!(volume, PodVolume::Ephemeral(_))) {
+                return false;
+            }
+            let attached = count.class.volumes.iter().filter(|volume| may_be_attached(volume)).count();
+            total += attached * usize::try_from(count.pods).unwrap_or(0);
+        }
+        let limits = csi_node.spec.drivers.iter().filter_map(|driver| driver.allocatable.as_ref()?.count);
+        limits.min().is_none_or(|least| usize::try_from(least).is_ok_and(|least| total <= least))
+    }
+}
+
 impl PreFilterPlugin for NodeVolumeLimits {
-    fn pre_filter(&self, cycle: CycleContext<'_>, _state: &mut CycleState) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, cycle: CycleContext<'_>, state: &mut CycleState) -> Result<PreFilterResult, Status> {
+        if let Some(wanted) = self.count_wanted(cycle.pod) {
+            state.write_for_search(WantedVolumes(wanted));
+        }
         Ok(match cycle.pod.class.volumes.iter().any(may_be_attached) {
             true => PreFilterResult::AllNodes,
             false => PreFilterResult::Skip,
@@ -181,7 +218,12 @@ impl PreFilterPlugin for NodeVolumeLimits {
 }
 
 impl FilterPlugin for NodeVolumeLimits {
-    fn filter(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
+    fn filter(&self, cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
+        if let Some(WantedVolumes(wanted)) = state.get()
+            && self.is_far_below_limits(node, *wanted)
+        {
+            return Ok(());
+        }
         let csi_node = self.objects.csi_nodes.get("", node.name());
         let mut wanted = AttachedVolumes::new();
         self.add_volumes(cycle.pod, csi_node.as_deref(), true, &mut wanted)?;

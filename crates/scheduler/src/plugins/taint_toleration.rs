@@ -10,7 +10,7 @@ use crate::{
         status::Status,
     },
     views::node_info::{NodeInfo, NodeView},
-    views::pod_info::PodInfo,
+    views::pod_info::{PodClass, PodInfo},
     views::taints::{TaintEffect, has_untolerated_taint},
 };
 
@@ -42,6 +42,10 @@ impl FilterPlugin for TaintToleration {
             true => Err(Status::unresolvable("node(s) had untolerated taint(s)")),
         }
     }
+
+    fn filters_by_class(&self, _class: &PodClass) -> bool {
+        true
+    }
 }
 
 impl ScorePlugin for TaintToleration {
@@ -53,6 +57,10 @@ impl ScorePlugin for TaintToleration {
             tolerations.iter().any(|toleration| toleration.is_for_preference() && toleration.tolerates(taint))
         };
         Ok(soft.filter(|taint| !tolerated(taint)).count() as i64)
+    }
+
+    fn scores_by_class(&self) -> bool {
+        true
     }
 
     fn normalize(

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::framework::cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, ObjectChange};
 use crate::plugins::priority_sort::PrioritySort;
 
 fn pod(uid: &str, more: Value) -> Arc<PodInfo> {
@@ -72,4 +73,40 @@ fn back_off_doubles_up_to_its_limit() {
         entry.unschedulable_count = count;
         assert_eq!(backoff_expiration(&entry, &durations), Some(Duration::from_secs(seconds)));
     }
+}
+
+#[tokio::test]
+async fn node_that_fits_wakes_only_the_pods_it_fits() {
+    const PENDING: usize = 50_000;
+    const SMALL: usize = 10;
+    let queue = queue();
+    queue.bind(QueueBindings { frameworks: vec![Arc::new(crate::differential::framework())], pods: None });
+    for number in 0..PENDING {
+        let cpu = if number < SMALL { "1" } else { "100" };
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        queue.add_pod(pod(&number.to_string(), json!({"containers": [container]})));
+    }
+    for _ in 0..PENDING {
+        let mut entry = popped(&queue);
+        entry.unschedulable_plugins.push("NodeResourcesFit");
+        queue.add_unschedulable(entry);
+    }
+    assert_eq!(queue.counts(), [0, 0, PENDING, 0]);
+    let node = |cpu: &str, labels: Value| {
+        let node = json!({"metadata": {"name": "n", "labels": labels},
+            "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}}});
+        Arc::new(crate::views::node_info::NodeView::from_node(&serde_json::from_value(node).unwrap()))
+    };
+    let event = |action, old, new| {
+        let object = EventObject::Node(ObjectChange { old, new });
+        queue.move_pods_on_event(ClusterEvent::new(EventResource::Node, action), object, None);
+    };
+    let (small, labeled, large) = (node("500m", json!({})), node("500m", json!({"a": "b"})), node("4", json!({})));
+    event(ActionType::UPDATE_NODE_LABEL, Some(small.clone()), Some(labeled));
+    assert_eq!(queue.counts(), [0, 0, PENDING, 0], "nothing that the plug-in reads has changed");
+    event(ActionType::ADD, None, Some(small));
+    assert_eq!(queue.counts(), [0, 0, PENDING, 0], "the node is too small for all");
+    event(ActionType::ADD, None, Some(large));
+    let [active, backoff, unschedulable, _] = queue.counts();
+    assert_eq!((active + backoff, unschedulable), (SMALL, PENDING - SMALL));
 }

@@ -104,6 +104,8 @@ type ClaimStatuses = Box<[(Arc<str>, Option<Arc<str>>)]>;
 pub struct PodInfo {
     /// The class that the pod shares with equal pods.
     pub class: Arc<PodClass>,
+    /// The class without volumes and claims, which often are of one pod only: what reads neither shares results by it.
+    pub placement_class: Arc<PodClass>,
     /// The pod's name.
     pub name: Box<str>,
     /// The pod's uid.
@@ -142,8 +144,17 @@ impl PodInfo {
         let status = pod.status.as_ref().unwrap_or(&empty_status);
         let text = |text: Option<&String>| text.map_or("", String::as_str).into();
         let some = |text: Option<&String>| text.filter(|text| !text.is_empty()).map(|text| intern(text));
+        let class = CLASSES.intern(PodClass::from_pod(pod, spec));
+        let placement_class = match class.volumes.is_empty() && class.resource_claims.is_empty() {
+            true => class.clone(),
+            false => {
+                let without = PodClass::from_pod(pod, spec);
+                CLASSES.intern(PodClass { volumes: Box::default(), resource_claims: Box::default(), ..without })
+            }
+        };
         Self {
-            class: CLASSES.intern(PodClass::from_pod(pod, spec)),
+            class,
+            placement_class,
             name: text(meta.name.as_ref()),
             uid: meta.uid.as_deref().unwrap_or("").into(),
             resource_version: text(meta.resource_version.as_ref()),
@@ -182,6 +193,7 @@ impl PodInfo {
     fn clone_view(&self) -> Self {
         Self {
             class: self.class.clone(),
+            placement_class: self.placement_class.clone(),
             name: self.name.clone(),
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
@@ -351,8 +363,21 @@ mod tests {
         };
         let (first, second, other) = (pod("a", "web"), pod("b", "web"), pod("c", "db"));
         assert!(Arc::ptr_eq(&first.class, &second.class) && !Arc::ptr_eq(&first.class, &other.class));
+        assert!(Arc::ptr_eq(&first.class, &first.placement_class));
         assert_eq!(first.class.images.as_ref(), [Arc::from("nginx:latest")]);
         assert_eq!(first.class.scheduler_name.as_ref(), DEFAULT_SCHEDULER_NAME);
+    }
+
+    #[test]
+    fn pods_with_claims_of_their_own_share_the_placement_class() {
+        let pod = |claim: &str| {
+            let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+            let pod = json!({"metadata": {"name": claim}, "spec": {"containers": [], "volumes": [volume]}});
+            PodInfo::from_pod(&serde_json::from_value(pod).unwrap())
+        };
+        let (first, second) = (pod("a"), pod("b"));
+        assert!(!Arc::ptr_eq(&first.class, &second.class));
+        assert!(Arc::ptr_eq(&first.placement_class, &second.placement_class));
     }
 
     #[test]

@@ -7,11 +7,16 @@ mod scoring;
 
 use std::{collections::HashMap, sync::Arc};
 
+use self::{
+    filtering::{AffinityCounts, RequiredTerms},
+    scoring::PreferredTerms,
+};
 use crate::{
     config::plugin_args::InterPodAffinityArgs,
     framework::{
         cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, ObjectChange, QueueingHint},
         extension_points::{EnqueueExtensions, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin},
+        node_counts::NodeCounts,
     },
     objects::namespaces::NamespaceLister,
     views::labels::LabelSet,
@@ -24,12 +29,14 @@ use crate::{
 pub struct InterPodAffinity {
     args: InterPodAffinityArgs,
     namespaces: NamespaceLister,
+    filter_counts: NodeCounts<Arc<RequiredTerms>, AffinityCounts>,
+    score_counts: NodeCounts<Arc<PreferredTerms>, TopologyCounts>,
 }
 
 impl InterPodAffinity {
     /// Creates the plug-in.
     pub fn new(args: InterPodAffinityArgs, namespaces: NamespaceLister) -> Self {
-        Self { args, namespaces }
+        Self { args, namespaces, filter_counts: NodeCounts::default(), score_counts: NodeCounts::default() }
     }
 
     /// Returns a term of the incoming pod with the namespaces that its selector selects.
@@ -76,7 +83,7 @@ struct TopologyCounts(HashMap<Arc<str>, HashMap<Arc<str>, i64>>);
 impl TopologyCounts {
     /// Adds to the count of a node's domain, if the node has the label. Zero counts are dropped.
     fn add(&mut self, key: &Arc<str>, node: &NodeView, delta: i64) {
-        let Some(value) = node.labels.get(key) else { return };
+        let Some(value) = node.labels.get(key).filter(|_| delta != 0) else { return };
         if !self.0.contains_key(key) {
             self.0.insert(key.clone(), HashMap::new());
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::InterPodAffinity;
+use super::{InterPodAffinity, TopologyCounts};
 use crate::{
     framework::{
         cycle_state::CycleState,
@@ -15,28 +15,26 @@ use crate::{
     views::pod_info::PodClass,
 };
 
-/// Weights by topology key and value.
-type TopologyWeights = HashMap<Arc<str>, HashMap<Arc<str>, i64>>;
-
 /// The weights of the cycle.
 #[derive(Clone)]
-struct AffinityScoreState(Arc<TopologyWeights>);
+struct AffinityScoreState(Arc<TopologyCounts>);
+
+/// The preferred terms of a pod with their weights, and the namespaces that their selectors select now.
+#[derive(PartialEq)]
+pub(super) struct PreferredTerms {
+    own: Vec<(i64, AffinityTerm)>,
+    namespace_labels: LabelSet,
+}
 
 /// Weights per pod of a class, by topology key.
 type ClassWeights = Vec<(Arc<str>, i64)>;
 
 impl InterPodAffinity {
     /// Returns what one pod of a class adds to the scores of its domains.
-    fn class_weights(
-        &self,
-        incoming: &PodClass,
-        own: &[(i64, AffinityTerm)],
-        class: &PodClass,
-        namespace_labels: &LabelSet,
-    ) -> ClassWeights {
+    fn class_weights(&self, incoming: &PodClass, terms: &PreferredTerms, class: &PodClass) -> ClassWeights {
         let mut weights = ClassWeights::new();
         let no_labels = LabelSet::default();
-        for (weight, term) in own.iter().filter(|(_, term)| term.matches(class, &no_labels)) {
+        for (weight, term) in terms.own.iter().filter(|(_, term)| term.matches(class, &no_labels)) {
             weights.push((term.topology_key.clone(), *weight));
         }
         let hard = i64::from(self.args.hard_pod_affinity_weight);
@@ -45,7 +43,7 @@ impl InterPodAffinity {
         let preferred = affinity.preferred.iter().map(|(weight, term)| (i64::from(*weight), term));
         let anti = affinity.preferred_anti.iter().map(|(weight, term)| (-i64::from(*weight), term));
         for (weight, term) in required.chain(preferred).chain(anti) {
-            if term.matches(incoming, namespace_labels) {
+            if term.matches(incoming, &terms.namespace_labels) {
                 weights.push((term.topology_key.clone(), weight));
             }
         }
@@ -67,32 +65,33 @@ impl PreScorePlugin for InterPodAffinity {
         if own.is_empty() && self.args.ignore_preferred_terms_of_existing_pods {
             return Ok(false);
         }
-        let namespace_labels = self.namespaces.labels_of(&class.namespace);
+        let terms = Arc::new(PreferredTerms { own, namespace_labels: self.namespaces.labels_of(&class.namespace) });
+        // Each class is matched once.
         let mut by_class: HashMap<*const PodClass, ClassWeights> = HashMap::new();
-        let mut scores: TopologyWeights = HashMap::new();
-        let mut add_node = |node: &NodeInfo| {
-            for count in node.classes.iter().filter(|count| !own.is_empty() || count.class.affinity.is_present) {
-                let weights = by_class
-                    .entry(Arc::as_ptr(&count.class))
-                    .or_insert_with(|| self.class_weights(class, &own, &count.class, &namespace_labels));
-                for (key, weight) in weights.iter() {
-                    let Some(value) = node.node.labels.get(key) else { continue };
-                    let domains = match scores.get_mut(key) {
-                        Some(domains) => domains,
-                        None => scores.entry(key.clone()).or_default(),
-                    };
-                    *domains.entry(value.clone()).or_insert(0) += weight * i64::from(count.pods);
+        let weights = self.score_counts.count(
+            &cycle.pod.placement_class,
+            terms.clone(),
+            cycle.snapshot,
+            |weights, node, factor| {
+                if terms.own.is_empty() && node.affinity_pods == 0 {
+                    return;
                 }
-            }
-        };
-        match own.is_empty() {
-            true => cycle.snapshot.affinity_nodes().for_each(|node| add_node(node)),
-            false => cycle.snapshot.nodes().iter().for_each(|node| add_node(node)),
-        }
-        if scores.is_empty() {
+                for count in
+                    node.classes.iter().filter(|count| !terms.own.is_empty() || count.class.affinity.is_present)
+                {
+                    let of_class = by_class
+                        .entry(Arc::as_ptr(&count.class))
+                        .or_insert_with(|| self.class_weights(class, &terms, &count.class));
+                    for (key, weight) in of_class.iter() {
+                        weights.add(key, &node.node, factor * weight * i64::from(count.pods));
+                    }
+                }
+            },
+        );
+        if weights.is_empty() {
             return Ok(false);
         }
-        state.write(AffinityScoreState(Arc::new(scores)));
+        state.write_for_search(AffinityScoreState(weights));
         Ok(true)
     }
 }
@@ -100,9 +99,7 @@ impl PreScorePlugin for InterPodAffinity {
 impl ScorePlugin for InterPodAffinity {
     fn score(&self, _cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<i64, Status> {
         let Some(AffinityScoreState(scores)) = state.get() else { return Ok(0) };
-        let of_key =
-            |(key, domains): (&Arc<str>, &HashMap<Arc<str>, i64>)| domains.get(node.node.labels.get(key)?).copied();
-        Ok(scores.iter().filter_map(of_key).sum())
+        Ok(scores.keys().map(|key| scores.get(key, &node.node)).sum())
     }
 
     fn normalize(
@@ -126,7 +123,7 @@ impl ScorePlugin for InterPodAffinity {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TopologyCounts;
+    use super::TopologyCounts;
 
     #[test]
     fn counts_drop_zeros() {

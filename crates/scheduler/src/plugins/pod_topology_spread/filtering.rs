@@ -10,7 +10,7 @@ use crate::{
         status::Status,
     },
     views::node_info::NodeInfo,
-    views::pod_info::PodInfo,
+    views::pod_info::{PodClass, PodInfo},
     views::spread_constraints::SpreadConstraint,
 };
 
@@ -22,16 +22,42 @@ struct SpreadFilterState {
     domains: Vec<DomainCounts>,
 }
 
+/// Nodes and pods of a domain.
+#[derive(Clone, Copy, Default)]
+pub(super) struct DomainCount {
+    nodes: i64,
+    pods: i64,
+}
+
+/// Domains by name.
+type Domains = HashMap<Arc<str>, DomainCount>;
+
+/// Domains by constraint.
+pub(super) type ConstraintDomains = Vec<Arc<Domains>>;
+
 /// Pods by domain, with the two domains that have the fewest.
 #[derive(Clone, Default)]
 struct DomainCounts {
-    counts: HashMap<Arc<str>, i64>,
+    domains: Arc<Domains>,
     least: [Option<(Arc<str>, i64)>; 2],
 }
 
 impl DomainCounts {
-    fn set(&mut self, domain: &Arc<str>, count: i64) {
-        self.counts.insert(domain.clone(), count);
+    fn new(domains: Arc<Domains>) -> Self {
+        let mut counts = Self { domains: domains.clone(), ..Self::default() };
+        domains.iter().for_each(|(domain, count)| counts.rank(domain, count.pods));
+        counts
+    }
+
+    fn change(&mut self, domain: &Arc<str>, delta: i64) {
+        let count = Arc::make_mut(&mut self.domains).entry(domain.clone()).or_default();
+        count.pods += delta;
+        let pods = count.pods;
+        self.rank(domain, pods);
+    }
+
+    /// Keeps the domain among the least, if it is one of them.
+    fn rank(&mut self, domain: &Arc<str>, count: i64) {
         let is_domain = |entry: &Option<(Arc<str>, i64)>| entry.as_ref().is_some_and(|(known, _)| known == domain);
         let count_of =
             |entry: &Option<(Arc<str>, i64)>| entry.as_ref().map_or(i64::from(i32::MAX), |(_, count)| *count);
@@ -50,9 +76,35 @@ impl DomainCounts {
 
     /// The least count, or zero if there are too few domains.
     fn minimum(&self, min_domains: i32) -> i64 {
-        match i64::try_from(self.counts.len()) {
+        match i64::try_from(self.domains.len()) {
             Ok(domains) if domains >= i64::from(min_domains) => self.least[0].as_ref().map_or(0, |(_, count)| *count),
             _ => 0,
+        }
+    }
+}
+
+/// Adds what a node has, times the factor, to its domains. A domain without nodes is none.
+fn add_node(
+    totals: &mut ConstraintDomains,
+    constraints: &[SpreadConstraint],
+    class: &PodClass,
+    node: &NodeInfo,
+    factor: i64,
+) {
+    if !has_all_topologies(&node.node, constraints) {
+        return;
+    }
+    for (constraint, total) in constraints.iter().zip(totals) {
+        let Some(domain) = node.node.labels.get(&constraint.topology_key) else { continue };
+        if !constraint.counts_node(class, &node.node) {
+            continue;
+        }
+        let domains = Arc::make_mut(total);
+        let count = domains.entry(domain.clone()).or_default();
+        count.nodes += factor;
+        count.pods += factor * count_matching_pods(node, &constraint.selector, &class.namespace);
+        if count.nodes == 0 && count.pods == 0 {
+            domains.remove(domain);
         }
     }
 }
@@ -64,23 +116,18 @@ impl PreFilterPlugin for PodTopologySpread {
         if constraints.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        let mut totals: Vec<HashMap<Arc<str>, i64>> = vec![HashMap::new(); constraints.len()];
-        for node in cycle.snapshot.nodes().iter().filter(|node| has_all_topologies(&node.node, &constraints)) {
-            for (constraint, total) in constraints.iter().zip(&mut totals) {
-                if !constraint.counts_node(class, &node.node) {
-                    continue;
-                }
-                let Some(domain) = node.node.labels.get(&constraint.topology_key) else { continue };
-                let count = count_matching_pods(node, &constraint.selector, &class.namespace);
-                *total.entry(domain.clone()).or_insert(0) += count;
-            }
-        }
-        let domains = totals.into_iter().map(|counts| {
-            let mut domains = DomainCounts::default();
-            counts.iter().for_each(|(domain, count)| domains.set(domain, *count));
-            domains
-        });
-        state.write(SpreadFilterState { domains: domains.collect(), constraints: constraints.into() });
+        let constraints: Arc<[SpreadConstraint]> = constraints.into();
+        let domains = self.filter_counts.count(
+            &cycle.pod.placement_class,
+            constraints.clone(),
+            cycle.snapshot,
+            |totals, node, factor| {
+                totals.resize(constraints.len(), Arc::default());
+                add_node(totals, &constraints, class, node, factor);
+            },
+        );
+        let domains = domains.iter().map(|domains| DomainCounts::new(domains.clone())).collect();
+        state.write_for_search(SpreadFilterState { domains, constraints });
         Ok(PreFilterResult::AllNodes)
     }
 
@@ -110,8 +157,7 @@ fn change_counts(cycle: CycleContext<'_>, state: &mut CycleState, pod: &PodInfo,
             continue;
         }
         if let Some(domain) = node.node.labels.get(&constraint.topology_key) {
-            let count = domains.counts.get(domain).copied().unwrap_or(0) + delta;
-            domains.set(domain, count);
+            domains.change(domain, delta);
         }
     }
 }
@@ -126,7 +172,7 @@ impl FilterPlugin for PodTopologySpread {
                 ));
             };
             let own = i64::from(constraint.selector.matches(&cycle.pod.class.labels));
-            let count = domains.counts.get(domain).copied().unwrap_or(0);
+            let count = domains.domains.get(domain).map_or(0, |count| count.pods);
             if count + own - domains.minimum(constraint.min_domains) > i64::from(constraint.max_skew) {
                 return Err(Status::unschedulable("node(s) didn't match pod topology spread constraints"));
             }

@@ -5,11 +5,16 @@ mod scoring;
 
 use std::sync::Arc;
 
+use self::{
+    filtering::ConstraintDomains,
+    scoring::{DomainPods, ScoreContext},
+};
 use crate::{
     config::plugin_args::{PodTopologySpreadArgs, SpreadDefaulting},
     framework::{
         cluster_event::{ActionType, ClusterEvent, EventObject, EventResource, ObjectChange, QueueingHint},
         extension_points::{EnqueueExtensions, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin},
+        node_counts::NodeCounts,
     },
     objects::workload_selectors::WorkloadSelectors,
     views::labels::{LabelSet, Selector},
@@ -24,12 +29,14 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 pub struct PodTopologySpread {
     args: PodTopologySpreadArgs,
     workloads: WorkloadSelectors,
+    filter_counts: NodeCounts<Arc<[SpreadConstraint]>, ConstraintDomains>,
+    score_counts: NodeCounts<ScoreContext, DomainPods>,
 }
 
 impl PodTopologySpread {
     /// Creates the plug-in; `workloads` tells which pods belong together where the pod has no constraints.
     pub fn new(args: PodTopologySpreadArgs, workloads: WorkloadSelectors) -> Self {
-        Self { args, workloads }
+        Self { args, workloads, filter_counts: NodeCounts::default(), score_counts: NodeCounts::default() }
     }
 
     fn is_system_defaulted(&self) -> bool {

@@ -1,6 +1,9 @@
 //! Scoring by soft constraints.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{HOSTNAME, PodTopologySpread, count_matching_pods, has_all_topologies};
 use crate::{
@@ -19,14 +22,20 @@ struct SpreadScoreState {
     /// Whether nodes without one of the labels are left out.
     requires_all: bool,
     constraints: Arc<[ConstraintScore]>,
+    /// Pods by constraint and domain; host names are counted when they are scored.
+    counts: Arc<DomainPods>,
 }
+
+/// Pods by constraint and domain.
+pub(super) type DomainPods = Vec<HashMap<Arc<str>, i64>>;
+
+/// What the counts depend on: the constraints, and whether nodes without one of the labels are left out.
+pub(super) type ScoreContext = (bool, Vec<SpreadConstraint>);
 
 struct ConstraintScore {
     constraint: SpreadConstraint,
     /// Grows with the number of domains, so that constraints with many do not weigh less.
     weight: f64,
-    /// Pods by domain; host names are counted when they are scored.
-    counts: HashMap<Arc<str>, i64>,
 }
 
 impl ConstraintScore {
@@ -58,34 +67,35 @@ impl PreScorePlugin for PodTopologySpread {
         let counted: Vec<_> =
             nodes.iter().filter(|node| !requires_all || has_all_topologies(&node.node, &constraints)).collect();
         let no_domain: Arc<str> = Arc::from("");
-        let mut scores: Vec<ConstraintScore> = constraints
-            .iter()
-            .map(|constraint| {
-                let domain = |node: &&Arc<NodeInfo>| {
-                    let domain = node.node.labels.get(&constraint.topology_key).unwrap_or(&no_domain);
-                    (domain.clone(), 0)
-                };
-                let by_host = constraint.topology_key.as_ref() == HOSTNAME;
-                let counts: HashMap<_, _> =
-                    if by_host { HashMap::new() } else { counted.iter().copied().map(|node| domain(&node)).collect() };
-                let size = if by_host { counted.len() } else { counts.len() };
-                ConstraintScore { constraint: constraint.clone(), weight: ((size + 2) as f64).ln(), counts }
-            })
-            .collect();
-        for score in scores.iter_mut().filter(|score| !score.is_by_host()) {
-            for node in cycle.snapshot.nodes() {
-                if requires_all && !has_all_topologies(&node.node, &constraints)
-                    || !score.constraint.counts_node(class, &node.node)
-                {
-                    continue;
+        let score = |constraint: &SpreadConstraint| {
+            let domain =
+                |node: &&Arc<NodeInfo>| node.node.labels.get(&constraint.topology_key).unwrap_or(&no_domain).clone();
+            let size = match constraint.topology_key.as_ref() == HOSTNAME {
+                true => counted.len(),
+                false => counted.iter().map(domain).collect::<HashSet<_>>().len(),
+            };
+            ConstraintScore { constraint: constraint.clone(), weight: ((size + 2) as f64).ln() }
+        };
+        let scores: Vec<ConstraintScore> = constraints.iter().map(score).collect();
+        let context = (requires_all, constraints);
+        let counts =
+            self.score_counts.count(&cycle.pod.placement_class, context, cycle.snapshot, |counts, node, factor| {
+                counts.resize(scores.len(), HashMap::new());
+                let has = |score: &ConstraintScore| node.node.labels.get(&score.constraint.topology_key).is_some();
+                if requires_all && !scores.iter().all(has) {
+                    return;
                 }
-                let domain = node.node.labels.get(&score.constraint.topology_key).unwrap_or(&no_domain);
-                if let Some(count) = score.counts.get_mut(domain) {
-                    *count += count_matching_pods(node, &score.constraint.selector, &class.namespace);
+                for (score, counts) in scores.iter().zip(counts).filter(|(score, _)| !score.is_by_host()) {
+                    if score.constraint.counts_node(class, &node.node) {
+                        let domain = node.node.labels.get(&score.constraint.topology_key).unwrap_or(&no_domain);
+                        let pods = count_matching_pods(node, &score.constraint.selector, &class.namespace);
+                        if pods != 0 {
+                            *counts.entry(domain.clone()).or_insert(0) += factor * pods;
+                        }
+                    }
                 }
-            }
-        }
-        state.write(SpreadScoreState { requires_all, constraints: scores.into() });
+            });
+        state.write_for_search(SpreadScoreState { requires_all, constraints: scores.into(), counts });
         Ok(true)
     }
 }
@@ -97,11 +107,11 @@ impl ScorePlugin for PodTopologySpread {
             return Ok(0);
         }
         let mut total = 0.0;
-        for score in state.constraints.iter() {
+        for (place, score) in state.constraints.iter().enumerate() {
             let Some(domain) = node.node.labels.get(&score.constraint.topology_key) else { continue };
             let count = match score.is_by_host() {
                 true => count_matching_pods(node, &score.constraint.selector, &cycle.pod.class.namespace),
-                false => score.counts.get(domain).copied().unwrap_or(0),
+                false => state.counts.get(place).and_then(|counts| counts.get(domain)).copied().unwrap_or(0),
             };
             total += count as f64 * score.weight + f64::from(score.constraint.max_skew - 1);
         }
