@@ -40,8 +40,14 @@ fn find_plugin(name: &str, path: &[PathBuf]) -> Result<PathBuf, PluginError> {
 
 fn call(request: &CniRequest, program: &PathBuf) -> Result<Vec<u8>, PluginError> {
     let failed = |error: &std::io::Error| PluginError::io(program.display(), error);
+    let path: Vec<String> = request.path.iter().map(|path| path.display().to_string()).collect();
     let mut child = Command::new(program)
         .env("CNI_COMMAND", request.command.name())
+        .env("CNI_CONTAINERID", &request.container_id)
+        .env("CNI_NETNS", &request.namespace)
+        .env("CNI_IFNAME", &request.interface)
+        .env("CNI_ARGS", &request.raw_arguments)
+        .env("CNI_PATH", path.join(":"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

@@ -1,4 +1,5 @@
-//! CNI plug-ins: each is this binary under another name, as the container network interface specification describes.
+//! CNI: the runner that runtimes call plug-ins with, and plug-ins, each this binary under another name, as the container
+//! network interface specification describes.
 //!
 //! A plug-in gets its configuration on standard input and what to do in the environment; it writes its result or an error
 //! as JSON to standard output. It knows nothing of Kubernetes and keeps no state but in files and in the kernel.
@@ -8,6 +9,7 @@ mod plugin_error;
 mod plugins;
 mod request;
 mod result;
+pub mod runner;
 mod version;
 
 use std::{

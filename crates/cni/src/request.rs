@@ -79,6 +79,8 @@ pub struct CniRequest {
     pub version: String,
     /// The network's name.
     pub network: String,
+    /// `CNI_ARGS` as it is.
+    pub raw_arguments: String,
 }
 
 impl CniRequest {
@@ -107,6 +109,7 @@ impl CniRequest {
             arguments: parse_arguments(&read("CNI_ARGS"))?,
             path: std::env::split_paths(&read("CNI_PATH")).filter(|path| !path.as_os_str().is_empty()).collect(),
             network: config.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            raw_arguments: read("CNI_ARGS"),
             config,
             input: input.to_vec(),
             version,

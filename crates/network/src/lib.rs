@@ -6,6 +6,7 @@
 pub mod dns;
 mod http_server;
 pub mod load_balancer;
+pub mod overlay;
 mod packet_fields;
 pub mod pod_network;
 pub mod policy;

@@ -17,8 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The delay before a table that another program changed is replaced.
 const REPAIR_DELAY: Duration = Duration::from_millis(500);
-/// The protocol number of routes that this crate makes.
+/// The protocol number of routes to this node's pods and to services.
 pub const ROUTE_PROTOCOL: u8 = 201;
+/// The protocol number of routes to other nodes' pods.
+pub const OVERLAY_PROTOCOL: u8 = 202;
 /// The beginning of names of pods' links on the node.
 const POD_LINKS: &str = "veth";
 const RANGES_SET: &str = "cluster-ranges";
@@ -35,8 +37,6 @@ pub struct PodNetwork {
     pub table_name: String,
     /// The range of all pods.
     pub pod_cidr: IpCidr,
-    /// The range of this node's pods.
-    pub node_cidr: IpCidr,
     /// The range of services.
     pub service_cidr: IpCidr,
     /// The node's address.
@@ -100,22 +100,17 @@ impl PodNetwork {
         }
     }
 
-    /// The routes: addresses of this node's range without a pod are unreachable, and so are those of other nodes that
-    /// no overlay leads to. Services have one so that this node's own connections reach the translation of their
-    /// destination.
+    /// The routes: addresses without a pod are unreachable, and so are those of other nodes that no overlay leads to.
+    /// Services have one so that this node's own connections reach the translation of their destination.
     fn routes(&self) -> Result<Vec<Route>, PodNetworkError> {
         let own = |route: Route| Route { protocol: ROUTE_PROTOCOL, ..route };
-        let mut routes: Vec<Route> = [self.pod_cidr, self.node_cidr]
-            .into_iter()
-            .map(|range| own(Route { kind: RouteKind::Unreachable, ..Route::new(range, 0) }))
-            .collect();
-        routes.dedup_by_key(|route| route.destination);
+        let unreachable = own(Route { kind: RouteKind::Unreachable, ..Route::new(self.pod_cidr, 0) });
         // Through the link of the node's address: errors for packets that would leave through loopback are not delivered.
         let addresses = net::list_addresses()?;
         let own_link = addresses.iter().find(|address| address.ip == self.node_ip).map(|address| address.link);
         let link = own_link.map_or_else(|| net::link_by_name("lo").map(|link| link.index), Ok)?;
-        routes.push(own(Route { source: Some(self.node_ip), ..Route::new(self.service_cidr, link) }));
-        Ok(routes)
+        let services = own(Route { source: Some(self.node_ip), ..Route::new(self.service_cidr, link) });
+        Ok(vec![unreachable, services])
     }
 
     fn write_table(&self, changes: &mut Transaction) {
@@ -212,7 +207,8 @@ pub fn delete_links_and_routes(pod_cidr: IpCidr, ranges: &[IpCidr]) -> Result<Ve
             deleted.push(link.name.clone());
         }
     }
-    for route in routes.iter().filter(|route| route.protocol == ROUTE_PROTOCOL) {
+    let is_own = |route: &&Route| [ROUTE_PROTOCOL, OVERLAY_PROTOCOL].contains(&route.protocol);
+    for route in routes.iter().filter(is_own) {
         if ranges.iter().any(|range| range.contains(route.destination.address)) {
             net::delete_route(route)?;
         }

@@ -127,14 +127,15 @@ impl NodeIpamController {
 
     async fn allocate_ranges(&self, node: &Node) -> Result<(), NodeIpamError> {
         let ranges = self.take_ranges().inspect_err(|_| self.record_status(node, "CIDRNotAvailable"))?;
-        // A write of another controller may have arrived since.
-        if self.nodes.get("", &node.name_any()).is_none_or(|current| !node_cidrs(&current).is_empty()) {
+        let api: Api<Node> = Api::all(self.client.clone());
+        // The cache may not have this controller's own last write yet, so the API server is asked.
+        let current = api.get_opt(&node.name_any()).await;
+        if !matches!(&current, Ok(Some(current)) if node_cidrs(current).is_empty()) {
             self.release_ranges(&ranges);
-            return Ok(());
+            return current.map(drop).map_err(NodeIpamError::from);
         }
         let cidrs: Vec<String> = ranges.iter().map(|range| cidr_text(*range)).collect();
         let patch = Patch::Strategic(json!({"spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs}}));
-        let api: Api<Node> = Api::all(self.client.clone());
         for attempt in 1.. {
             let error = match api.patch(&node.name_any(), &PatchParams::default(), &patch).await {
                 Ok(_) => return Ok(()),
