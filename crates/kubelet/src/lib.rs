@@ -78,8 +78,6 @@ pub struct KubeletConfig {
     pub node_name: String,
     /// The node's IP.
     pub node_ip: IpAddr,
-    /// The node's pod CIDR, for `spec.podCIDR`.
-    pub pod_cidr: String,
     /// The cluster's DNS, for pods with `dnsPolicy: ClusterFirst`.
     pub cluster_dns: ClusterDns,
     /// The CRI endpoint, `unix:///…`.
@@ -158,7 +156,6 @@ async fn run_components(
     let registration = node_registration::NodeRegistration {
         name: config.node_name.clone(),
         ip: config.node_ip,
-        pod_cidr: config.pod_cidr.clone(),
         port,
         machine: machine.clone(),
         client: client.clone(),

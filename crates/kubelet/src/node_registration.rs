@@ -1,16 +1,14 @@
 //! Registers the Node object, reports its status and renews its lease.
 //!
 //! The status is written on change and every five minutes; the lease is renewed every ten seconds. Readiness of the
-//! runtime is checked at the same interval, or every second while it is not ready.
+//! runtime is checked at the same interval; while it is not ready, soon at first and then every second.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use k8s_openapi::{
     api::{
         coordination::v1::{Lease, LeaseSpec},
-        core::v1::{
-            ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
-        },
+        core::v1::{ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus},
     },
     apimachinery::pkg::{
         api::resource::Quantity,
@@ -34,7 +32,8 @@ use crate::{
 };
 
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(10);
-const NOT_READY_INTERVAL: Duration = Duration::from_secs(1);
+/// The first and the longest pause while the node is not ready.
+const NOT_READY_INTERVALS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 const STATUS_REPORT_INTERVAL: Duration = Duration::from_secs(300);
 const MAX_IMAGES: usize = 50;
 
@@ -44,8 +43,6 @@ pub struct NodeRegistration {
     pub name: String,
     /// The node's IP.
     pub ip: IpAddr,
-    /// The node's pod CIDR.
-    pub pod_cidr: String,
     /// Port of the kubelet API.
     pub port: u16,
     /// Hardware and system information.
@@ -63,6 +60,7 @@ impl NodeRegistration {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
         let mut last_report: Option<(Option<String>, Instant)> = None;
         let mut node = None;
+        let mut not_ready_pause = NOT_READY_INTERVALS.0;
         loop {
             let not_ready = self.not_ready_reason().await;
             let due = last_report
@@ -82,8 +80,14 @@ impl NodeRegistration {
             if let Err(error) = self.renew_lease(&leases, node.as_ref()).await {
                 tracing::warn!(%error, node = self.name, "kubelet: node lease not renewed, retrying");
             }
-            let pause =
-                if not_ready.is_some() || last_report.is_none() { NOT_READY_INTERVAL } else { LEASE_RENEW_INTERVAL };
+            let pause = if not_ready.is_some() || last_report.is_none() {
+                let pause = not_ready_pause;
+                not_ready_pause = (pause * 2).min(NOT_READY_INTERVALS.1);
+                pause
+            } else {
+                not_ready_pause = NOT_READY_INTERVALS.0;
+                LEASE_RENEW_INTERVAL
+            };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = shutdown.cancelled() => return,
@@ -109,8 +113,7 @@ impl NodeRegistration {
         let images = self.cri.list_images().await.unwrap_or_default();
         let Some(existing) = nodes.get_opt(&self.name).await? else {
             let status = self.node_status(&[], not_ready, images);
-            let node =
-                Node { metadata: self.node_metadata(), spec: Some(self.node_spec()), status: Some(status.clone()) };
+            let node = Node { metadata: self.node_metadata(), spec: None, status: Some(status.clone()) };
             let created = nodes.create(&PostParams::default(), &node).await?;
             let has_status = created.status.as_ref().is_some_and(|status| status.conditions.is_some());
             return if has_status { Ok(created) } else { self.patch_status(nodes, &status).await };
@@ -120,21 +123,17 @@ impl NodeRegistration {
         self.patch_status(nodes, &self.node_status(&old, not_ready, images)).await
     }
 
-    /// Sets the labels, annotations and pod CIDR of an existing Node.
+    /// Sets the labels and annotations of an existing Node.
     async fn reconcile_existing_node(&self, nodes: &Api<Node>, existing: &Node) -> kube::Result<()> {
         let wanted = self.node_metadata();
         let has = |have: &Option<BTreeMap<String, String>>, want: &Option<BTreeMap<String, String>>| {
             want.iter().flatten().all(|(key, value)| have.as_ref().and_then(|have| have.get(key)) == Some(value))
         };
         let metadata = &existing.metadata;
-        let has_range = existing.spec.as_ref().is_some_and(|spec| spec.pod_cidr.is_some());
-        if has(&metadata.labels, &wanted.labels) && has(&metadata.annotations, &wanted.annotations) && has_range {
+        if has(&metadata.labels, &wanted.labels) && has(&metadata.annotations, &wanted.annotations) {
             return Ok(());
         }
-        let mut patch = json!({ "metadata": { "labels": wanted.labels, "annotations": wanted.annotations } });
-        if !has_range {
-            patch["spec"] = json!({ "podCIDR": self.pod_cidr, "podCIDRs": [self.pod_cidr] });
-        }
+        let patch = json!({ "metadata": { "labels": wanted.labels, "annotations": wanted.annotations } });
         nodes.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
     }
 
@@ -155,14 +154,6 @@ impl NodeRegistration {
             name: Some(self.name.clone()),
             labels: Some(labels.map(|(key, value)| (key.to_string(), value.to_string())).into()),
             annotations: Some(annotations.into()),
-            ..Default::default()
-        }
-    }
-
-    fn node_spec(&self) -> NodeSpec {
-        NodeSpec {
-            pod_cidr: Some(self.pod_cidr.clone()),
-            pod_cidrs: Some(vec![self.pod_cidr.clone()]),
             ..Default::default()
         }
     }

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 /// Name of the loaded image, used by sandboxes.
 pub const PAUSE_IMAGE: &str = "ferry.local/pause:1";
 
-static PAUSE_BINARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
+/// The static program that holds a shared PID namespace.
+pub(crate) static PAUSE_BINARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
 
 /// Builds the image as a docker archive for `ctr images import`.
 pub fn build_image_archive() -> Vec<u8> {

@@ -68,6 +68,7 @@ mod scalar {
     pub type double = f64;
 }
 
+pub(crate) mod calls;
 mod client;
 mod container;
 mod image;

@@ -1,0 +1,404 @@
+//! The root file system of a container, made in its own mount namespace.
+//!
+//! Every target is resolved in the root and mounted by descriptor: a link in the image or in a volume leads nowhere else.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid},
+    io::Errno,
+    mount::{MountPropagationFlags, UnmountFlags},
+};
+use sys::{
+    beneath::{self, ContainerRoot, PathKind},
+    container_cgroup::ContainerCgroup,
+    detached_mount::{DetachedMount, MountAttributes, set_mount_attributes},
+};
+
+use super::{
+    ContainerError, Operation,
+    spec::{ContainerSpec, DeviceNode, MountPropagationKind, MountSource, MountSpec, OverlaySpec},
+};
+
+/// Links that programs expect in `/dev`.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("dev/fd", "/proc/self/fd"),
+    ("dev/stdin", "/proc/self/fd/0"),
+    ("dev/stdout", "/proc/self/fd/1"),
+    ("dev/stderr", "/proc/self/fd/2"),
+    ("dev/ptmx", "pts/ptmx"),
+];
+/// What may be mounted below `/proc`; everything else there would deceive the kernel's own files.
+const ALLOWED_IN_PROC: [&str; 10] = [
+    "/proc/cpuinfo",
+    "/proc/diskstats",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/swaps",
+    "/proc/uptime",
+    "/proc/loadavg",
+    "/proc/slabinfo",
+    "/proc/net/dev",
+    "/proc/sys/kernel/ns_last_pid",
+];
+
+/// A mount whose source is already cloned.
+type PreparedMount<'a> = (&'a MountSpec, Option<DetachedMount>);
+
+/// Makes the root file system and makes it `/` of the calling process, which is in a new mount namespace. `before_pivot`
+/// runs while the host's file system is still there.
+pub fn enter_rootfs(
+    spec: &ContainerSpec,
+    cgroup: &ContainerCgroup,
+    before_pivot: impl FnOnce() -> Result<(), ContainerError>,
+) -> Result<(), ContainerError> {
+    // Clones of shared mounts stay shared, so these are made before all mounts become slaves.
+    let mounts = spec.mounts.iter().map(clone_shared_source).collect::<Result<Vec<PreparedMount<'_>>, _>>()?;
+    rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+        .during(|| "make mounts slaves of the host's".into())?;
+    mount_root(spec)?;
+    let root = ContainerRoot::open(&spec.root.path).during(|| format!("open {}", spec.root.path.display()))?;
+    for (mount, source) in mounts {
+        let what = || format!("error mounting to {:?} in the container", mount.target.display().to_string());
+        mount_one(&root, mount, source, cgroup)
+            .map_err(|error| ContainerError::Invalid(format!("{}: {error}", what())))?;
+    }
+    make_devices(&root, &spec.devices, spec.user_namespace.is_some())?;
+    before_pivot()?;
+    if spec.root.read_only {
+        let attributes = MountAttributes { set: MountAttributes::READ_ONLY, ..Default::default() };
+        set_mount_attributes(root.descriptor().as_fd(), attributes, false)
+            .during(|| "make the root read-only".into())?;
+    }
+    pivot_root(root.descriptor())?;
+    check_proc(spec)?;
+    spec.readonly_paths.iter().try_for_each(|path| make_read_only(path))?;
+    spec.masked_paths.iter().try_for_each(|path| mask_path(path))
+}
+
+fn clone_shared_source(mount: &MountSpec) -> Result<PreparedMount<'_>, ContainerError> {
+    match &mount.source {
+        MountSource::Bind { path, recursive } if mount.propagation == MountPropagationKind::Shared => {
+            let clone = DetachedMount::clone_path(path, *recursive);
+            Ok((mount, Some(clone.during(|| format!("bind {}", path.display()))?)))
+        }
+        _ => Ok((mount, None)),
+    }
+}
+
+fn mount_root(spec: &ContainerSpec) -> Result<(), ContainerError> {
+    let path = &spec.root.path;
+    let mount = match &spec.root.overlay {
+        Some(overlay) => mount_overlay(overlay)?,
+        None => {
+            let bound = DetachedMount::clone_path(path, true).during(|| format!("bind {}", path.display()))?;
+            let private = MountAttributes { propagation: libc_private(), ..Default::default() };
+            bound.set_attributes(private, true).during(|| "make the root private".into())?;
+            bound
+        }
+    };
+    let target = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let target = target.during(|| format!("open {}", path.display()))?;
+    mount.attach(target.as_fd()).during(|| format!("mount the root at {}", path.display()))
+}
+
+fn libc_private() -> u64 {
+    u64::from(MountPropagationFlags::PRIVATE.bits())
+}
+
+/// Mounts layers; one layer without a writable one is bound instead, because an overlay has two at least.
+fn mount_overlay(overlay: &OverlaySpec) -> Result<DetachedMount, ContainerError> {
+    // Options have a page of room; relative paths keep a hundred layers in it.
+    std::env::set_current_dir(&overlay.layers).during(|| overlay.layers.display().to_string())?;
+    let lower = overlay.lower.join(":");
+    let (upper, work) = (overlay.upper.display().to_string(), overlay.work.display().to_string());
+    let options =
+        [("lowerdir", Some(lower.as_str())), ("upperdir", Some(upper.as_str())), ("workdir", Some(work.as_str()))];
+    DetachedMount::new("overlay", &options, 0).during(|| "mount the image's layers".into())
+}
+
+fn mount_one(
+    root: &ContainerRoot,
+    mount: &MountSpec,
+    cloned: Option<DetachedMount>,
+    cgroup: &ContainerCgroup,
+) -> Result<(), ContainerError> {
+    refuse_in_proc(mount)?;
+    let attributes = MountAttributes { set: mount.set, clear: mount.clear, propagation: 0 };
+    let target =
+        |kind| root.create_path(&mount.target, kind).during(|| format!("cannot make {}", mount.target.display()));
+    match &mount.source {
+        MountSource::FileSystem { kind, options } => {
+            let target = target(PathKind::Directory)?;
+            if kind == "proc" || kind == "sysfs" {
+                refuse_link(root, &mount.target)?;
+            }
+            let options: Vec<_> = options.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
+            let made = DetachedMount::new(kind, &options, mount.set).during(|| format!("mount {kind}"))?;
+            made.attach(target.as_fd()).during(|| format!("mount {kind}"))?;
+            if kind == "tmpfs" && mount.target == Path::new("/dev") {
+                make_device_links(root)?;
+            }
+            Ok(())
+        }
+        MountSource::Bind { path, recursive } => {
+            let tree = match cloned {
+                Some(tree) => tree,
+                None => DetachedMount::clone_path(path, *recursive).during(|| path.display().to_string())?,
+            };
+            attach_bind(&tree_kind(&tree)?, tree, mount, attributes, target)
+        }
+        MountSource::ImageVolume { path } => {
+            fill_volume(root, &mount.target, path)?;
+            let tree = DetachedMount::clone_path(path, false).during(|| path.display().to_string())?;
+            attach_bind(&PathKind::Directory, tree, mount, attributes, target)
+        }
+        MountSource::Image { layers, lower, sub_path } => {
+            let tree = clone_image(layers, lower, sub_path)?;
+            attach_bind(&tree_kind(&tree)?, tree, mount, attributes, target)
+        }
+        MountSource::Cgroup => mount_cgroups(root, mount, cgroup),
+    }
+}
+
+/// Mounts the layers of an image, or the path in it that is wanted.
+fn clone_image(layers: &Path, lower: &[String], sub_path: &Path) -> Result<DetachedMount, ContainerError> {
+    let what = || "mount the image".to_owned();
+    let tree = match lower {
+        [] => DetachedMount::new("tmpfs", &[], 0).during(what)?,
+        [single] => DetachedMount::clone_path(&layers.join(single), false).during(what)?,
+        many => {
+            std::env::set_current_dir(layers).during(|| layers.display().to_string())?;
+            DetachedMount::new("overlay", &[("lowerdir", Some(&many.join(":")))], 0).during(what)?
+        }
+    };
+    if sub_path.as_os_str().is_empty() {
+        return Ok(tree);
+    }
+    let resolve = rustix::fs::ResolveFlags::IN_ROOT | rustix::fs::ResolveFlags::NO_MAGICLINKS;
+    let relative = sub_path.strip_prefix("/").unwrap_or(sub_path);
+    let place = rustix::fs::openat2(tree.root(), relative, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+        .during(|| format!("failed to find {:?} in the image", sub_path.display().to_string()))?;
+    DetachedMount::clone_open(place.as_fd(), false).during(what)
+}
+
+fn attach_bind(
+    kind: &PathKind,
+    tree: DetachedMount,
+    mount: &MountSpec,
+    attributes: MountAttributes,
+    target: impl FnOnce(PathKind) -> Result<OwnedFd, ContainerError>,
+) -> Result<(), ContainerError> {
+    let target = target(*kind)?;
+    if mount.propagation == MountPropagationKind::Private {
+        let private = MountAttributes { propagation: libc_private(), ..Default::default() };
+        tree.set_attributes(private, true).during(|| "make the mount private".into())?;
+    }
+    if attributes.set != 0 || attributes.clear != 0 {
+        tree.set_attributes(attributes, mount.recursive).during(|| "set attributes of the mount".into())?;
+    }
+    tree.attach(target.as_fd()).during(|| "attach the mount".into())
+}
+
+fn tree_kind(tree: &DetachedMount) -> Result<PathKind, ContainerError> {
+    let stat = rustix::fs::fstat(tree.root()).during(|| "read the mount's source".into())?;
+    let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    Ok(if directory { PathKind::Directory } else { PathKind::Other })
+}
+
+fn refuse_in_proc(mount: &MountSpec) -> Result<(), ContainerError> {
+    let target = normalized(&mount.target);
+    let is_proc = matches!(&mount.source, MountSource::FileSystem { kind, .. } if kind == "proc");
+    let is_allowed = ALLOWED_IN_PROC.iter().any(|allowed| target == Path::new(allowed));
+    if !target.starts_with("/proc") || (target == Path::new("/proc") && is_proc) || is_allowed {
+        return Ok(());
+    }
+    // The whole of the host's proc may be bound, by those who may mount the host.
+    if let MountSource::Bind { path, .. } = &mount.source
+        && target == Path::new("/proc")
+        && rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type == PROC_MAGIC)
+    {
+        return Ok(());
+    }
+    Err(ContainerError::Invalid(format!("{} cannot be mounted because it is inside /proc", target.display())))
+}
+
+const PROC_MAGIC: rustix::fs::FsWord = 0x9fa0;
+
+/// The path without `.` and `..`, as text.
+fn normalized(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            std::path::Component::Normal(name) => clean.push(name),
+            std::path::Component::ParentDir => {
+                clean.pop();
+            }
+            _ => {}
+        }
+    }
+    clean
+}
+
+/// `/proc` and `/sys` must be directories of the image, not links of its choice.
+fn refuse_link(root: &ContainerRoot, target: &Path) -> Result<(), ContainerError> {
+    let relative = target.strip_prefix("/").unwrap_or(target);
+    let stat = rustix::fs::statat(root.descriptor(), relative, AtFlags::SYMLINK_NOFOLLOW)
+        .during(|| target.display().to_string())?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Ok(()),
+        _ => Err(ContainerError::Invalid(format!("{} must be a directory of the image", target.display()))),
+    }
+}
+
+/// After the change of root, `/proc` is the kernel's: what follows writes through it.
+fn check_proc(spec: &ContainerSpec) -> Result<(), ContainerError> {
+    let mounts_proc =
+        spec.mounts.iter().any(|mount| matches!(&mount.source, MountSource::FileSystem { kind, .. } if kind == "proc"));
+    if !mounts_proc {
+        return Ok(());
+    }
+    let stat = rustix::fs::statfs("/proc").during(|| "/proc".into())?;
+    if stat.f_type == PROC_MAGIC {
+        Ok(())
+    } else {
+        Err(ContainerError::Invalid("/proc is not a proc file system".into()))
+    }
+}
+
+fn make_device_links(root: &ContainerRoot) -> Result<(), ContainerError> {
+    for (name, target) in DEVICE_LINKS {
+        match rustix::fs::symlinkat(target, root.descriptor(), name) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno).during(|| format!("link /{name}")),
+        }
+    }
+    Ok(())
+}
+
+fn make_devices(root: &ContainerRoot, devices: &[DeviceNode], binds: bool) -> Result<(), ContainerError> {
+    for device in devices {
+        let what = || format!("make the device {}", device.path.display());
+        let (Some(parent), Some(name)) = (device.path.parent(), device.path.file_name()) else { continue };
+        let parent = root.create_path(parent, PathKind::Directory).during(what)?;
+        if binds {
+            let host = DetachedMount::clone_path(&device.path, false).during(what)?;
+            let target = root.create_path(&device.path, PathKind::Other).during(what)?;
+            host.attach(target.as_fd()).during(what)?;
+            continue;
+        }
+        let kind = FileType::from_raw_mode(device.mode);
+        let number = rustix::fs::makedev(device.major, device.minor);
+        match rustix::fs::mknodat(&parent, name, kind, Mode::from_raw_mode(device.mode & 0o7777), number) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => continue,
+            Err(errno) => return Err(errno).during(what),
+        }
+        let owner = (Some(Uid::from_raw(device.uid)), Some(Gid::from_raw(device.gid)));
+        rustix::fs::chownat(&parent, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW).during(what)?;
+        // The umask took bits away.
+        let node = rustix::fs::openat(&parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let node = node.during(what)?;
+        rustix::fs::chmod(beneath::descriptor_path(&node), Mode::from_raw_mode(device.mode & 0o7777)).during(what)?;
+    }
+    Ok(())
+}
+
+/// Version 1: a directory per controller with the container's own group; version 2: the tree itself.
+fn mount_cgroups(root: &ContainerRoot, mount: &MountSpec, cgroup: &ContainerCgroup) -> Result<(), ContainerError> {
+    let what = || "mount control groups".to_owned();
+    let target = root.create_path(&mount.target, PathKind::Directory).during(what)?;
+    if cgroup.is_unified() {
+        let tree = match DetachedMount::new("cgroup2", &[("nsdelegate", None)], mount.set) {
+            Ok(tree) => tree,
+            // In a user namespace without a control group namespace: the host's tree is bound.
+            Err(_) => DetachedMount::clone_path(&cgroup.directories()[0].1, false).during(what)?,
+        };
+        let attributes = MountAttributes { set: mount.set, ..Default::default() };
+        tree.set_attributes(attributes, false).during(what)?;
+        return tree.attach(target.as_fd()).during(what);
+    }
+    let flags = mount.set & !MountAttributes::READ_ONLY;
+    let tmpfs = DetachedMount::new("tmpfs", &[("mode", Some("755"))], flags).during(what)?;
+    tmpfs.attach(target.as_fd()).during(what)?;
+    for (name, directory) in cgroup.directories() {
+        let place = root.create_path(&mount.target.join(name), PathKind::Directory).during(what)?;
+        let tree = DetachedMount::clone_path(directory, false).during(what)?;
+        let attributes = MountAttributes { set: mount.set, ..Default::default() };
+        tree.set_attributes(attributes, false).during(what)?;
+        tree.attach(place.as_fd()).during(what)?;
+    }
+    if mount.set & MountAttributes::READ_ONLY != 0 {
+        let top = root.open_path(&mount.target, OFlags::PATH).during(what)?;
+        let attributes = MountAttributes { set: MountAttributes::READ_ONLY, ..Default::default() };
+        set_mount_attributes(top.as_fd(), attributes, false).during(what)?;
+    }
+    Ok(())
+}
+
+/// Copies the image's content to a new volume.
+fn fill_volume(root: &ContainerRoot, target: &Path, volume: &Path) -> Result<(), ContainerError> {
+    let what = || format!("fill the volume {}", target.display());
+    let source = match root.open_path(target, OFlags::RDONLY | OFlags::DIRECTORY) {
+        Ok(source) => source,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).during(what),
+    };
+    if fs::read_dir(volume).during(what)?.next().is_some() {
+        return Ok(());
+    }
+    let copy = rustix::fs::open(volume, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    crate::tree_copy::copy_tree(&source, &copy.during(what)?).during(what)
+}
+
+/// Makes the new root `/` and lets go of the old one.
+fn pivot_root(root: &OwnedFd) -> Result<(), ContainerError> {
+    rustix::process::fchdir(root).during(|| "enter the new root".into())?;
+    rustix::process::pivot_root(".", ".").during(|| "pivot_root".into())?;
+    // The old root is on top of the new one now. Its mounts are slaves, so that its end does not travel to the host.
+    rustix::mount::unmount(".", UnmountFlags::DETACH).during(|| "unmount the old root".into())?;
+    rustix::process::chdir("/").during(|| "enter /".into())
+}
+
+fn open_existing(path: &str) -> Result<Option<OwnedFd>, ContainerError> {
+    match rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(None),
+        Err(errno) => Err(errno).during(|| path.to_owned()),
+    }
+}
+
+fn make_read_only(path: &str) -> Result<(), ContainerError> {
+    let Some(file) = open_existing(path)? else { return Ok(()) };
+    let what = || format!("make {path} read-only");
+    let tree = DetachedMount::clone_open(file.as_fd(), true).during(what)?;
+    let attributes = MountAttributes { set: MountAttributes::READ_ONLY, ..Default::default() };
+    tree.set_attributes(attributes, true).during(what)?;
+    tree.attach(file.as_fd()).during(what)
+}
+
+/// Hides a file behind `/dev/null`, a directory behind an empty one.
+fn mask_path(path: &str) -> Result<(), ContainerError> {
+    let Some(file) = open_existing(path)? else { return Ok(()) };
+    let what = || format!("mask {path}");
+    let mask = match beneath::path_kind(&file).during(what)? {
+        PathKind::Directory => DetachedMount::new("tmpfs", &[("nr_inodes", Some("2"))], MountAttributes::READ_ONLY),
+        PathKind::Other => {
+            check_null_device(what)?;
+            DetachedMount::clone_path(Path::new("/dev/null"), false)
+        }
+    };
+    mask.during(what)?.attach(file.as_fd()).during(what)
+}
+
+/// A `/dev/null` that the image or a volume replaced must not be mounted over the kernel's files.
+fn check_null_device(what: impl Fn() -> String) -> Result<(), ContainerError> {
+    let stat = rustix::fs::stat("/dev/null").during(&what)?;
+    let is_null =
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3);
+    if is_null { Ok(()) } else { Err(ContainerError::Invalid(format!("{}: /dev/null is not the null device", what()))) }
+}
