@@ -4,7 +4,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 use http::{HeaderValue, header::USER_AGENT};
-use kube::{Client, client::Body};
+use hyper_util::rt::TokioExecutor;
+use kube::{
+    Client,
+    client::{Body, ConfigExt},
+};
+use rustls::ClientConfig;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tower::{BoxError, Service, ServiceExt};
@@ -73,6 +78,29 @@ pub async fn component_clients(
     let mut anonymous = config.clone();
     anonymous.auth_info = Default::default();
     Ok(ComponentClients { authenticated: Client::try_from(config)?, anonymous: Client::try_from(anonymous)? })
+}
+
+/// Returns a client of the API server at `server` with this TLS configuration, whose client certificate may change.
+/// `component` becomes the `User-Agent`.
+pub fn tls_client(server: &str, tls: ClientConfig, component: &'static str) -> Result<Client, ClientError> {
+    let url = server.parse().map_err(|_| ClientError::InvalidServer(server.into()))?;
+    let config = kube::Config::new(url);
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_only()
+        .enable_http1()
+        .enable_http2()
+        .build();
+    let pool = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let service = tower::ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .map_request(move |mut request: http::Request<Body>| {
+            request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(component));
+            request
+        })
+        .map_err(BoxError::from)
+        .service(pool);
+    Ok(Client::new(service, "default"))
 }
 
 /// A client could not be built.

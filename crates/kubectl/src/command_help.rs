@@ -41,7 +41,7 @@ pub fn usage_text(command: &CommandDefinition, plugins: &[(String, String)]) -> 
     if !command.flags.is_empty() {
         text += &format!("Options:\n{}\n\n", flag_usages(&flags).trim_end());
     }
-    if command.has_option("runnable") && command.path != "kubectl" {
+    if command.has_option("runnable") {
         text += &format!("Usage:\n  {}\n\n", usage_line(command));
     }
     if !subcommands.is_empty() {

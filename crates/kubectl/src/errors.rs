@@ -241,6 +241,11 @@ impl CommandError {
         self.reason() == "Conflict"
     }
 
+    /// The error as a message behind a prefix.
+    pub fn with_prefix(self, prefix: &str) -> Self {
+        CommandError::Message(format!("{prefix}{self}"))
+    }
+
     /// Adds what was being done with which file; messages of the server keep their reason.
     pub fn with_source(self, verb: &str, source: &str) -> Self {
         if source.is_empty() {

@@ -47,6 +47,11 @@ pub fn clean_path(path: &Path) -> PathBuf {
     if out.as_os_str().is_empty() { PathBuf::from(".") } else { out }
 }
 
+/// A name for a temporary file or directory: the prefix with a random number, as Go makes them.
+pub fn temporary_name(prefix: &str) -> String {
+    format!("{prefix}{}", fastrand::u32(..))
+}
+
 /// Reads a file; the error is `open PATH: CAUSE`.
 pub fn read_file(path: &str) -> Result<Vec<u8>, crate::errors::CommandError> {
     let wrong = |operation: &str, error: &io::Error| {

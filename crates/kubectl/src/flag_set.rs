@@ -118,6 +118,14 @@ impl FlagSet {
         Ok(())
     }
 
+    /// Sets a flag by its long name.
+    pub fn set(&mut self, name: &str, value: String) -> CommandResult {
+        match self.definition(name).cloned() {
+            Some(flag) => self.set_flag(&flag, value),
+            None => Err(CommandError::new(format!("no such flag -{name}"))),
+        }
+    }
+
     fn set_flag(&mut self, flag: &FlagDefinition, value: String) -> CommandResult {
         if let Err(cause) = check_value(&flag.kind, &value) {
             let name = match flag.short {
@@ -181,6 +189,15 @@ impl FlagSet {
             }
             Some(values) => values.clone(),
         }
+    }
+
+    /// The values of a flag of `key=value` pairs, sorted by key; a later value of a key replaces an earlier one.
+    pub fn pairs(&self, name: &str) -> Vec<(String, String)> {
+        let values = self.values.get(name).into_iter().flatten();
+        let pairs = values.flat_map(|value| crate::flag_value::split_csv(value));
+        let pairs =
+            pairs.filter_map(|pair| pair.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())));
+        pairs.collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
     /// All names of flags that were given.

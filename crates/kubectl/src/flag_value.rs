@@ -71,6 +71,20 @@ pub fn parse_int(value: &str, bits: u32) -> Result<i64, FlagValueError> {
     Ok(number as i64)
 }
 
+/// Parses a number as Go's `strconv.ParseUint(value, 10, bits)`.
+pub fn parse_decimal(value: &str, bits: u32) -> Result<u64, FlagValueError> {
+    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FlagValueError(syntax_error("ParseUint", value)));
+    }
+    match value.parse::<u64>() {
+        Ok(number) if number.checked_shr(bits).unwrap_or(0) == 0 => Ok(number),
+        _ => {
+            let message = format!("strconv.ParseUint: parsing {}: value out of range", go_quote(value));
+            Err(FlagValueError(message))
+        }
+    }
+}
+
 /// Splits a value at commas as Go's CSV reader does.
 pub fn split_csv(value: &str) -> Vec<String> {
     if value.is_empty() {

@@ -45,3 +45,9 @@ pub fn escape_terminal(text: &str) -> String {
     }
     text.replace('\u{1b}', "^[").replace('\r', "\\r")
 }
+
+/// Writes bytes to stderr; fails when it is closed.
+pub fn write_err_bytes(bytes: &[u8]) -> crate::errors::CommandResult {
+    let outcome = std::io::stderr().lock().write_all(bytes);
+    outcome.map_err(|error| crate::errors::CommandError::new(crate::files::os_error(&error)))
+}

@@ -114,6 +114,11 @@ fn run_plugin(arguments: &[String], minimum: usize) -> CommandResult {
     Ok(())
 }
 
+/// The path of a program: as it is if it names a directory, else the first match on `PATH`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') { Some(PathBuf::from(name)).filter(|path| is_executable(path)) } else { look_up(name) }
+}
+
 fn look_up(name: &str) -> Option<PathBuf> {
     search_path().iter().map(|directory| Path::new(directory).join(name)).find(|path| is_executable(path))
 }

@@ -10,7 +10,7 @@ use crate::{
     output::{write_err, write_out},
     plugins,
     session::Session,
-    suggestions::{find_command, unknown_command},
+    suggestions::{find_command, first_positional, unknown_command},
 };
 
 /// Runs `kubectl` with the arguments after its name; returns the exit code.
@@ -36,21 +36,16 @@ fn report_error(error: &CommandError) -> i32 {
 }
 
 fn execute(arguments: &[String]) -> CommandResult {
-    let preferences = match kuberc::load_preferences(arguments) {
-        Ok(preferences) => preferences,
-        Err(error) => {
-            write_err(&format!("error occurred while applying preferences {error}\n"));
-            return Err(CommandError::Exit);
-        }
-    };
-    let arguments = preferences.expand_alias(arguments);
+    let preferences = kuberc::load_preferences(arguments).map_err(report_preferences)?;
+    let expansion = preferences.expand_alias(arguments).map_err(report_preferences)?;
+    let arguments = &expansion.arguments;
     if matches!(arguments.first().map(String::as_str), Some("__complete" | "__completeNoDesc")) {
         return completion::complete_arguments(&arguments[1..], arguments[0] == "__complete");
     }
-    let found = find_command(&arguments).ok_or(CommandError::Exit)?;
-    plugins::run_plugin_for(&arguments, &found)?;
+    let found = find_command(arguments).ok_or(CommandError::Exit)?;
+    plugins::run_plugin_for(arguments, &found)?;
     if found.command.path == "kubectl"
-        && let Some(word) = first_word(&found.arguments)
+        && let Some(word) = first_positional(&found.arguments, &command_table().flags_of("kubectl"))
     {
         return Err(CommandError::new(unknown_command(&word)));
     }
@@ -58,6 +53,7 @@ fn execute(arguments: &[String]) -> CommandResult {
         return print_topic(&found.arguments);
     }
     let mut flags = FlagSet::new(&command_table().flags_of(&found.command.path));
+    preferences.apply_defaults(&expansion, found.command, &mut flags).map_err(report_preferences)?;
     if let Err(error) = flags.parse(&found.arguments) {
         let hint = match found.command.name() {
             "options" => format!("{error}\nRun '{}' without flags.", found.command.path),
@@ -68,9 +64,8 @@ fn execute(arguments: &[String]) -> CommandResult {
     if flags.help || !found.command.has_option("runnable") {
         return print_help(found.command);
     }
-    preferences.apply_defaults(&found.command.path, &mut flags)?;
     let warnings_as_errors = flags.bool("warnings-as-errors");
-    let session = Session::new(found.command, flags);
+    let session = Session::new(found.command, flags, preferences.plugin_policy());
     commands::run(&session)?;
     match session.warning_count() {
         0 => Ok(()),
@@ -80,13 +75,10 @@ fn execute(arguments: &[String]) -> CommandResult {
     }
 }
 
-/// The first argument that is not a flag.
-fn first_word(arguments: &[String]) -> Option<String> {
-    let mut flags = FlagSet::new(&command_table().flags_of("kubectl"));
-    match flags.parse(arguments) {
-        Ok(()) => flags.arguments.first().cloned(),
-        Err(_) => None,
-    }
+/// Reports an error of the preferences.
+fn report_preferences(error: CommandError) -> CommandError {
+    write_err(&format!("error occurred while applying preferences {error}\n"));
+    CommandError::Exit
 }
 
 /// Prints the help of a command.

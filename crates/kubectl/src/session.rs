@@ -13,7 +13,12 @@ use crate::{
     discovery::{Discovery, DiscoveryData, RestMapping},
     errors::{CommandError, CommandResult},
     flag_set::FlagSet,
-    kubeconfig::{ClientSettings, ConfigOverrides, Kubeconfig, LoadingRules, resolve_settings, select_namespace},
+    kubeconfig::{
+        ClientSettings, ConfigOverrides, Kubeconfig, LoadingRules, modify_config, resolve_settings, select_namespace,
+        selected_user,
+    },
+    kuberc::PluginPolicy,
+    oidc,
     rest::{LogLevel, RestClient, RestRequest},
 };
 
@@ -24,6 +29,7 @@ pub struct Session {
     pub command: &'static CommandDefinition,
     /// Its flags.
     pub flags: FlagSet,
+    plugin_policy: PluginPolicy,
     config: OnceCell<Kubeconfig>,
     client: OnceCell<RestClient>,
     discovery: OnceCell<Discovery>,
@@ -34,10 +40,11 @@ pub struct Session {
 
 impl Session {
     /// A session of a command.
-    pub fn new(command: &'static CommandDefinition, flags: FlagSet) -> Self {
+    pub fn new(command: &'static CommandDefinition, flags: FlagSet, plugin_policy: PluginPolicy) -> Self {
         Session {
             command,
             flags,
+            plugin_policy,
             config: OnceCell::new(),
             client: OnceCell::new(),
             discovery: OnceCell::new(),
@@ -125,7 +132,24 @@ impl Session {
 
     /// The settings of the connection.
     pub fn settings(&self) -> CommandResult<ClientSettings> {
-        resolve_settings(self.kubeconfig()?, &self.overrides())
+        let mut settings = resolve_settings(self.kubeconfig()?, &self.overrides())?;
+        settings.plugin_policy = self.plugin_policy.clone();
+        if let Some(config) = oidc::load_token(&mut settings)? {
+            self.store_tokens(config).map_err(|error| error.with_prefix("could not persist new tokens: "))?;
+        }
+        Ok(settings)
+    }
+
+    /// Writes the new tokens of the user's authentication provider to the kubeconfig.
+    fn store_tokens(&self, tokens: Map) -> CommandResult {
+        let config = self.kubeconfig()?;
+        let name = selected_user(config, &self.overrides());
+        let mut changed = config.clone();
+        let entry = changed.users.entry(name).or_default();
+        if let Some(provider) = entry.get_mut("auth-provider").and_then(Value::as_object_mut) {
+            provider.insert("config".to_owned(), Value::Object(tokens));
+        }
+        modify_config(&self.loading_rules(), config, &changed)
     }
 
     /// The level of `-v`.

@@ -29,6 +29,11 @@ pub fn find_command(arguments: &[String]) -> Option<CommandMatch> {
     Some(CommandMatch { command, arguments: rest })
 }
 
+/// The first argument that is neither a flag nor the value of one.
+pub fn first_positional(arguments: &[String], flags: &[&FlagDefinition]) -> Option<String> {
+    positional_indexes(arguments, flags).first().map(|at| arguments[*at].clone())
+}
+
 /// The positions of arguments that are neither flags nor their values.
 fn positional_indexes(arguments: &[String], flags: &[&FlagDefinition]) -> Vec<usize> {
     let mut positions = Vec::new();
@@ -65,7 +70,7 @@ pub fn unknown_command(word: &str) -> String {
     let close: Vec<&str> = command_table()
         .subcommands("kubectl")
         .into_iter()
-        .filter(|command| command.has_option("runnable") && is_suggested(word, command))
+        .filter(|command| command.has_option("runnable") && command.name() != "help" && is_suggested(word, command))
         .map(CommandDefinition::name)
         .collect();
     if !close.is_empty() {

@@ -21,7 +21,10 @@ pub fn run_resources(session: &Session) -> CommandResult {
     let output = flags.string("output");
     let known = ["", "wide", "name", "json", "yaml", "kyaml"];
     if !known.contains(&output.as_str()) {
-        crate::bail!("--output {output} is not available");
+        crate::bail!(
+            "unable to match a printer suitable for the output format {}, allowed formats are: json,kyaml,name,wide,yaml",
+            api::json::go_quote(&output)
+        );
     }
     let sort = flags.string("sort-by");
     if !["", "name", "kind"].contains(&sort.as_str()) {

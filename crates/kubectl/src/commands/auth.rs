@@ -147,7 +147,7 @@ fn list_rules(session: &Session, namespace: &str) -> CommandResult {
     if !session.flags.bool("no-headers") {
         writer.push("Resources\tNon-Resource URLs\tResource Names\tVerbs\n");
     }
-    for row in crate::describe::policy_rows(&rules, false) {
+    for row in crate::describe::policy_rows(&rules) {
         writer.push(&format!("{row}\n"));
     }
     write_out(&writer.flush());

@@ -1,13 +1,15 @@
 //! `kubectl cordon`, `uncordon` and `drain`
 
-use api::Value;
+use api::{Value, json::go_quote};
 use serde_json::json;
 
+use super::pod_eviction::remove_pods;
 use crate::{
     errln,
     errors::{CommandError, CommandResult},
     object::{ObjectFields, name_of, namespace_of},
     outln,
+    output::write_err,
     resource::{DryRun, PatchKind, RequestOptions, ResourceBuilder, ResourceInfo},
     rest::RestRequest,
     session::Session,
@@ -81,44 +83,74 @@ pub fn run_drain(session: &Session) -> CommandResult {
     for node in &nodes {
         set_unschedulable(session, node, true, dry_run)?;
     }
-    let mut drained = 0;
+    let mut remaining: Vec<&str> = Vec::new();
     let mut failures = Vec::new();
     for node in &nodes {
         match drain_node(session, node, dry_run) {
-            Ok(()) => {
-                drained += 1;
-                outln!("node/{} drained{}", node.name, dry_run.suffix());
-            }
+            Ok(()) => outln!("node/{} drained{}", node.name, dry_run.suffix()),
             Err(error) => {
                 errln!("error: unable to drain node \"{}\" due to error: {error}, continuing command...", node.name);
-                let names: Vec<String> = nodes.iter().skip(drained).map(|node| node.name.clone()).collect();
-                if !names.is_empty() {
-                    errln!("There are pending nodes to be drained:");
-                    names.iter().for_each(|name| errln!(" {name}"));
-                }
+                remaining.push(&node.name);
                 failures.push(error);
-                break;
             }
         }
     }
-    match failures.first() {
-        Some(error) => Err(CommandError::ExitCode(1, error.to_string())),
-        None => Ok(()),
+    if !remaining.is_empty() {
+        errln!("There are pending nodes to be drained:");
+        remaining.iter().for_each(|name| errln!(" {name}"));
+    }
+    match CommandError::join(failures) {
+        Err(error) => Err(CommandError::ExitCode(1, error.to_string())),
+        Ok(()) => Ok(()),
     }
 }
 
 fn drain_node(session: &Session, node: &ResourceInfo, dry_run: DryRun) -> CommandResult {
-    let client = session.client()?;
-    let list = client.send_json(
-        RestRequest::get("/api/v1/pods")
+    let (pods, warnings) = select_pods(session, node)?;
+    if !warnings.is_empty() {
+        errln!("Warning: {warnings}");
+    }
+    let outcome = remove_pods(session, &pods, dry_run);
+    if let Err(error) = &outcome {
+        match select_pods(session, node) {
+            Ok((pending, _)) if !pending.is_empty() => {
+                errln!("There are pending pods in node {} when an error occurred: {error}", go_quote(&node.name));
+                pending.iter().for_each(|pod| errln!("pod/{}", name_of(pod)));
+            }
+            Ok(_) => {}
+            Err(other) => {
+                write_err(&format!("Following errors occurred while getting the list of pods to delete:\n{other}"))
+            }
+        }
+    }
+    outcome
+}
+
+/// All pods of a node, page by page.
+fn list_pods(session: &Session, node: &str) -> CommandResult<Vec<Value>> {
+    let (mut pods, mut next) = (Vec::new(), String::new());
+    loop {
+        let request = RestRequest::get("/api/v1/pods")
             .with_optional("labelSelector", &session.flags.string("pod-selector"))
-            .with_query("fieldSelector", format!("spec.nodeName={}", node.name))
-            .with_query("limit", "500"),
-    )?;
+            .with_query("fieldSelector", format!("spec.nodeName={node}"))
+            .with_query("limit", session.flags.int("chunk-size").to_string())
+            .with_optional("continue", &next);
+        let list = session.client()?.send_json(request)?;
+        pods.extend(list.list("items").iter().cloned());
+        list.text("metadata.continue").clone_into(&mut next);
+        if next.is_empty() {
+            return Ok(pods);
+        }
+    }
+}
+
+/// The pods to remove and what there is to warn of.
+fn select_pods(session: &Session, node: &ResourceInfo) -> CommandResult<(Vec<Value>, String)> {
     let mut pods = Vec::new();
     let mut errors: Vec<(String, Vec<String>)> = Vec::new();
     let mut warnings: Vec<(String, Vec<String>)> = Vec::new();
-    for pod in list.list("items") {
+    for pod in list_pods(session, &node.name)? {
+        let pod = &pod;
         let decision = decide(session, pod)?;
         let name = format!("{}/{}", namespace_of(pod), name_of(pod));
         let note = |list: &mut Vec<(String, Vec<String>)>, text: &str| match list
@@ -142,11 +174,8 @@ fn drain_node(session: &Session, node: &ResourceInfo, dry_run: DryRun) -> Comman
             errors.iter().map(|(text, names)| format!("cannot delete {text}: {}", names.join(", "))).collect();
         return Err(CommandError::Aggregate(texts.into_iter().map(CommandError::Message).collect()));
     }
-    if !warnings.is_empty() {
-        let texts: Vec<String> = warnings.iter().map(|(text, names)| format!("{text}: {}", names.join(", "))).collect();
-        errln!("Warning: {}", texts.join("; "));
-    }
-    evict_pods(session, &pods, dry_run)
+    let texts: Vec<String> = warnings.iter().map(|(text, names)| format!("{text}: {}", names.join(", "))).collect();
+    Ok((pods, texts.join("; ")))
 }
 
 fn decide(session: &Session, pod: &Value) -> CommandResult<PodDecision> {
@@ -201,92 +230,4 @@ fn decide(session: &Session, pod: &Value) -> CommandResult<PodDecision> {
         }
     }
     Ok(decision)
-}
-
-fn evict_pods(session: &Session, pods: &[Value], dry_run: DryRun) -> CommandResult {
-    let flags = &session.flags;
-    let evicts = !flags.bool("disable-eviction");
-    let word = if evicts { "evicting" } else { "deleting" };
-    let timeout = flags.duration("timeout");
-    let deadline = super::wait_condition::WaitDeadline::after(if timeout == 0 { -1 } else { timeout });
-    for pod in pods {
-        let (namespace, name) = (namespace_of(pod), name_of(pod));
-        if dry_run == DryRun::Client {
-            outln!("{word} pod {namespace}/{name}{}", dry_run.suffix());
-            continue;
-        }
-        loop {
-            if evicts {
-                outln!("{word} pod {namespace}/{name}{}", dry_run.suffix());
-            }
-            match remove_pod(session, pod, evicts, dry_run) {
-                Ok(()) => break,
-                Err(error) if error.is_not_found() => break,
-                Err(error) if error.reason() == "TooManyRequests" => {
-                    errln!(
-                        "error when evicting pods/{} -n {} (will retry after 5s): {error}",
-                        api::json::go_quote(name),
-                        api::json::go_quote(namespace)
-                    );
-                    match deadline.left() {
-                        Some(left) => std::thread::sleep(left.min(std::time::Duration::from_secs(5))),
-                        None => crate::bail!("global timeout reached: {}", api::duration::format(timeout)),
-                    }
-                    if deadline.left().is_none() {
-                        crate::bail!(
-                            "error when evicting pods/{} -n {}: global timeout reached: {}",
-                            api::json::go_quote(name),
-                            api::json::go_quote(namespace),
-                            api::duration::format(timeout)
-                        );
-                    }
-                }
-                Err(error) => {
-                    return Err(CommandError::new(format!(
-                        "error when {word} pods/{} -n {}: {error}",
-                        api::json::go_quote(name),
-                        api::json::go_quote(namespace)
-                    )));
-                }
-            }
-        }
-    }
-    if dry_run != DryRun::None {
-        return Ok(());
-    }
-    for pod in pods {
-        let mapping = crate::discovery::RestMapping {
-            version: "v1".into(),
-            kind: "Pod".into(),
-            resource: "pods".into(),
-            namespaced: true,
-            ..Default::default()
-        };
-        let info = ResourceInfo::from_object(mapping, pod.clone());
-        super::wait_condition::wait_for_deletion(session.client()?, &info, pod.text("metadata.uid"), deadline)?;
-        outln!("pod/{} {}", info.name, if evicts { "evicted" } else { "deleted" });
-    }
-    Ok(())
-}
-
-fn remove_pod(session: &Session, pod: &Value, evicts: bool, dry_run: DryRun) -> CommandResult {
-    let mut options = json!({});
-    let grace = session.flags.int("grace-period");
-    if grace >= 0 {
-        options["gracePeriodSeconds"] = grace.into();
-    }
-    if dry_run == DryRun::Server {
-        options["dryRun"] = json!(["All"]);
-    }
-    let (namespace, name) = (namespace_of(pod), name_of(pod));
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-    let request = if evicts {
-        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}, "deleteOptions": options});
-        RestRequest::new(http::Method::POST, format!("{path}/eviction")).with_json(&body)
-    } else {
-        options["kind"] = "DeleteOptions".into();
-        options["apiVersion"] = "v1".into();
-        RestRequest::new(http::Method::DELETE, path).with_json(&options)
-    };
-    session.client()?.send(request).map(|_| ())
 }

@@ -6,19 +6,36 @@ mod attach;
 mod auth;
 mod autoscale;
 mod certificate;
+mod cluster_info;
+mod completion_script;
 mod config;
+mod container_streams;
+mod copy;
 mod create;
+mod debug;
 mod delete;
 mod describe;
+mod diff;
 mod drain;
 mod edit;
 mod events;
+mod exec;
+mod explain;
 mod expose;
 mod get;
+mod kuberc;
+mod kustomize;
+mod logs;
 mod metadata_change;
+mod new_pod;
 mod patch;
 mod plugin;
+mod pod_eviction;
+mod pod_selection;
+mod port_forward;
+mod proxy;
 mod raw;
+mod reconcile;
 mod record;
 mod replace;
 mod rollout;
@@ -30,6 +47,7 @@ mod top;
 mod version;
 mod wait;
 mod wait_condition;
+mod workload_generator;
 
 use crate::{
     command_help, command_table, errors::CommandResult, output::write_out, session::Session, usage::run_parent_command,
@@ -87,6 +105,13 @@ pub fn run(session: &Session) -> CommandResult {
         "certificate approve" => certificate::run(session, true),
         "certificate deny" => certificate::run(session, false),
         "events" => events::run(session),
+        "logs" => logs::run(session),
+        "exec" => exec::run(session),
+        "attach" => attach::run(session),
+        "cp" => copy::run(session),
+        "debug" => debug::run(session),
+        "port-forward" => port_forward::run(session),
+        "proxy" => proxy::run(session),
         "top node" => top::run_nodes(session),
         "top pod" => top::run_pods(session),
         "auth can-i" => auth::run_can_i(session),
@@ -111,7 +136,16 @@ pub fn run(session: &Session) -> CommandResult {
         "api-resources" => api_resources::run_resources(session),
         "api-versions" => api_resources::run_versions(session),
         "plugin list" => plugin::run_list(session),
-        "cluster-info" => crate::bail!("cluster-info is not supported by this kubectl"),
+        "cluster-info" => cluster_info::run(session),
+        "cluster-info dump" => cluster_info::run_dump(session),
+        "kustomize" => kustomize::run(session),
+        "kuberc view" => kuberc::run_view(session),
+        "kuberc set" => kuberc::run_set(session),
+        "completion" => completion_script::run(session),
+        "explain" => explain::run(session),
+        "diff" => diff::run(session),
+        "edit" => edit::run(session),
+        "auth reconcile" => reconcile::run(session),
         path if path.starts_with("create ") => create::run_generator(session, path.trim_start_matches("create ")),
         _ if !command_table::command_table().subcommands(&session.command.path).is_empty() => {
             run_parent_command(session)

@@ -1,7 +1,6 @@
 //! `kubectl replace`
 
 use super::{
-    create::set_last_applied,
     delete::{DeleteOptions, delete_object, propagation_of},
     raw,
     wait_condition::{WaitDeadline, wait_for_deletion},
@@ -59,9 +58,9 @@ pub fn run(session: &Session) -> CommandResult {
     builder.visit(session, &mut |mut info| {
         count += 1;
         if flags.bool("save-config")
-            || info.object.map("metadata.annotations").is_some_and(|map| map.contains_key(super::create::LAST_APPLIED))
+            || info.object.map("metadata.annotations").is_some_and(|map| map.contains_key(crate::object::LAST_APPLIED))
         {
-            set_last_applied(&mut info.object);
+            crate::last_applied::set_last_applied(&mut info.object);
         }
         super::record::record_command(session, &mut info.object);
         if dry_run == DryRun::Client {

@@ -3,12 +3,17 @@
 use api::{Value, json::go_quote};
 use serde_json::json;
 
+use super::{
+    delete::{DeleteOptions, delete_object},
+    workload_generator::WorkloadGenerator,
+};
 use crate::{
     discovery::RestMapping,
     errors::{CommandError, CommandResult},
     flag_set::FlagSet,
     merge_patch::type_of_object,
     object::ObjectFields,
+    outln,
     printers::{ObjectPrinter, typed_value},
     resource::{DryRun, RequestOptions, ResourceInfo},
     session::Session,
@@ -54,21 +59,42 @@ pub fn run(session: &Session) -> CommandResult {
     }
     let namespace_field = if explicit { namespace.clone() } else { String::new() };
     let pod = make_pod(flags, &restart, &namespace_field)?;
-    let pod = apply_overrides(pod, &flags.string("overrides"), &flags.string("override-type"))?;
+    let generator = WorkloadGenerator::from_session(session, &restart)?;
+    let object = generator.wrap(flags, pod);
+    let object = apply_overrides(object, &flags.string("overrides"), &flags.string("override-type"))?;
     let creator = ObjectCreator { session, namespace, dry_run, printer };
-    if flags.bool("expose") {
-        let service = make_service(flags, &namespace_field)?;
-        creator.create(service, "services")?;
-    }
-    let created = creator.create_only(pod, "pods")?;
+    let created = creator.create_only(object, generator.resource())?;
+    let exposed = if flags.bool("expose") { creator.expose(make_service(flags, &namespace_field)?) } else { Ok(()) };
     if attach {
-        return super::attach::attach_to_new_pod(session, &created, &restart);
+        let outcome = super::new_pod::attach_to_new_pod(session, &created, &restart);
+        if flags.bool("rm") {
+            remove_created(session, &created)?;
+        }
+        return outcome;
     }
-    creator.printer.print_typed(&created)
+    creator.printer.print_typed(&created)?;
+    exposed
+}
+
+/// Deletes the pod and the service that `--rm` asks for.
+fn remove_created(session: &Session, pod: &Value) -> CommandResult {
+    let mut mappings = vec![super::new_pod::pod_mapping()];
+    if session.flags.bool("expose") {
+        let service = RestMapping { kind: "Service".into(), resource: "services".into(), ..mappings[0].clone() };
+        mappings.push(service);
+    }
+    let quiet = session.flags.bool("quiet");
+    let options = DeleteOptions { grace_period: -1, propagation: "Background".into(), quiet, ..Default::default() };
+    for mapping in mappings {
+        let info = ResourceInfo::from_object(mapping, pod.clone());
+        delete_object(session.client()?, &info, &options)?;
+    }
+    Ok(())
 }
 
 fn restart_policy(session: &Session) -> CommandResult<String> {
     match session.flags.string("restart").as_str() {
+        "" if session.flags.bool("stdin") => Ok("OnFailure".to_owned()),
         "" | "Always" => Ok("Always".to_owned()),
         "OnFailure" => Ok("OnFailure".to_owned()),
         "Never" => Ok("Never".to_owned()),
@@ -78,30 +104,16 @@ fn restart_policy(session: &Session) -> CommandResult<String> {
 
 /// Refuses image names that no registry accepts.
 pub fn check_image(image: &str) -> CommandResult {
-    let path = image.split('@').next().unwrap_or(image);
-    let (name, tag) = match path.rsplit_once(':') {
-        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
-        _ => (path, None),
-    };
-    let good_tag =
-        tag.is_none_or(|tag| !tag.is_empty() && tag.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)));
-    let good_name = !name.is_empty()
-        && name.split('/').enumerate().all(|(at, part)| {
-            let host = at == 0 && name.contains('/');
-            !part.is_empty()
-                && part.chars().all(|c| {
-                    c.is_ascii_lowercase()
-                        || c.is_ascii_digit()
-                        || "._-".contains(c)
-                        || host && (c.is_ascii_uppercase() || c == ':' || c == '[' || c == ']')
-                })
-        });
-    if good_name && good_tag {
+    if is_image_reference(image) {
         return Ok(());
     }
-    let upper = name.chars().any(|c| c.is_ascii_uppercase()) && good_tag;
-    let why = if upper { "repository name must be lowercase" } else { "invalid reference format" };
-    crate::bail!("Invalid image name {}: {why}", go_quote(image))
+    crate::bail!("Invalid image name {}: invalid reference format", go_quote(image))
+}
+
+/// Whether a text is `[host[:port]/]path[:tag][@digest]`.
+pub fn is_image_reference(image: &str) -> bool {
+    const PATTERN: &str = r"^(?:(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$";
+    regex_lite::Regex::new(PATTERN).is_ok_and(|pattern| pattern.is_match(image))
 }
 
 fn parse_labels(text: &str) -> CommandResult<Value> {
@@ -234,11 +246,20 @@ impl ObjectCreator<'_> {
         self.printer.print_typed(&created)
     }
 
+    /// Creates the service of `--expose` and prints it; documents of YAML are separated.
+    fn expose(&self, service: Value) -> CommandResult {
+        self.create(service, "services")?;
+        if self.session.flags.string("output") == "yaml" {
+            outln!("---");
+        }
+        Ok(())
+    }
+
     /// Creates an object, unless it is a dry run of the client.
     pub fn create_only(&self, mut object: Value, resource: &str) -> CommandResult<Value> {
         if self.session.flags.bool("save-config") {
             object = typed_value(&object);
-            super::create::set_last_applied(&mut object);
+            crate::last_applied::set_last_applied(&mut object);
         }
         super::record::record_command(self.session, &mut object);
         if self.dry_run == DryRun::Client {

@@ -51,6 +51,7 @@ fn scale_one(
     printer: &ObjectPrinter,
 ) -> CommandResult {
     if dry_run == DryRun::Client {
+        crate::object::set_path(&mut info.object, "spec.replicas", replicas.into());
         return printer.print(&info.object);
     }
     let client = session.client()?;
@@ -67,17 +68,14 @@ fn scale_one(
         info.replace(client, &changed, &options)?;
     }
     info.subresource.clear();
+    crate::object::set_path(&mut info.object, "spec.replicas", replicas.into());
     if session.flags.bool("record") {
-        info.load(client)?;
         let mut recorded = info.object.clone();
         super::record::record_command(session, &mut recorded);
         let change = crate::merge_patch::diff_merge(&info.object, &recorded);
-        info.object = info.patch(client, PatchKind::Merge, change.to_string(), &RequestOptions::default())?;
+        info.patch(client, PatchKind::Merge, change.to_string(), &RequestOptions::default())?;
     }
     wait_for_scale(session, &mut info, replicas, dry_run)?;
-    if dry_run == DryRun::None && !printer.is_message() && !printer.prints_names() {
-        info.load(client)?;
-    }
     printer.print(&info.object)
 }
 

@@ -76,7 +76,7 @@ fn print_structured(format: &str, server: &Value) {
         document["serverVersion"] = server.clone();
     }
     if format == "yaml" {
-        crate::output::write_out(&api::yaml::write_document(&document));
+        crate::outln!("{}", api::yaml::write_document(&document));
         return;
     }
     // The order of the fields is that of upstream's struct.

@@ -40,7 +40,7 @@ impl Description {
         }
         for (at, (key, value)) in entries.iter().enumerate() {
             if at > 0 {
-                self.raw(&format!("{indent}\t"));
+                self.raw("\t");
             }
             self.raw(&format!("{key}={}\n", value.as_str().unwrap_or_default()));
         }
@@ -58,7 +58,7 @@ impl Description {
         }
         for (at, (key, value)) in entries.iter().enumerate() {
             if at > 0 {
-                self.raw(&format!("{indent}\t"));
+                self.raw("\t");
             }
             let value = value.as_str().unwrap_or_default().trim_end_matches('\n');
             if value.len() + key.len() + 2 > 140 || value.contains('\n') {

@@ -81,13 +81,13 @@ fn event_table(events: &[Value]) -> String {
             .into_iter()
             .find(|text| !text.is_empty())
             .unwrap_or_default();
-        text += &format!(
-            "  {}\t{}\t{}\t{source}\t{}\n",
-            event.text("type"),
-            event.text("reason"),
-            event_age(event),
-            event.text("message").trim()
-        );
+        let mut message = event.text("message").trim().to_owned();
+        let field = event.text("involvedObject.fieldPath");
+        if !field.is_empty() {
+            message = format!("{field}: {message}");
+        }
+        let (kind, reason) = (event.text("type"), event.text("reason"));
+        text += &format!("  {kind}\t{reason}\t{}\t{source}\t{message}\n", event_age(event));
     }
     text
 }

@@ -43,7 +43,7 @@ fn push_content(out: &mut Description, level: usize, value: &Value, path: &str) 
 
 /// `apiVersion` becomes `API Version`.
 fn label_of(field: &str) -> String {
-    if field.contains(|c: char| !c.is_alphanumeric()) {
+    if field.contains(|c: char| !c.is_alphabetic()) {
         return field.to_owned();
     }
     let mut words: Vec<String> = Vec::new();

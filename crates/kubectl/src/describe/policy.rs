@@ -41,7 +41,7 @@ fn bracketed(items: &[Value]) -> String {
 pub fn role(out: &mut Description, role: &Value) {
     out.metadata(role, false);
     out.raw("PolicyRule:\n  Resources\tNon-Resource URLs\tResource Names\tVerbs\n  ---------\t-----------------\t--------------\t-----\n");
-    for row in policy_rows(role.list("rules"), true) {
+    for row in policy_rows(role.list("rules")) {
         out.raw(&format!("  {row}\n"));
     }
 }
@@ -50,7 +50,7 @@ pub fn role(out: &mut Description, role: &Value) {
 type PolicyRow = (String, String, String, Vec<Value>);
 
 /// The rows of a table of rules: one per resource, name or URL; compact tables are merged and sorted.
-pub fn policy_rows(rules: &[Value], compact: bool) -> Vec<String> {
+pub fn policy_rows(rules: &[Value]) -> Vec<String> {
     let mut rows: Vec<PolicyRow> = Vec::new();
     for rule in rules {
         let verbs = rule.list("verbs").to_vec();
@@ -70,39 +70,31 @@ pub fn policy_rows(rules: &[Value], compact: bool) -> Vec<String> {
             }
         }
     }
-    // Rows with the same subject become one; upstream sorts them by their compact form.
+    // Rows of the same resource become one.
     let mut merged: Vec<PolicyRow> = Vec::new();
     for row in rows {
-        match merged.iter_mut().find(|known| compact && known.0 == row.0 && known.1 == row.1 && known.2 == row.2) {
+        match merged.iter_mut().find(|known| !row.0.is_empty() && known.0 == row.0 && known.2 == row.2) {
             Some(known) => known.3.extend(row.3),
             None => merged.push(row),
         }
     }
-    if compact {
-        merged.sort_by_key(sort_key);
-    }
+    merged.sort_by_key(sort_key);
     let text =
         |(resource, urls, names, verbs): PolicyRow| format!("{resource}\t{urls}\t{names}\t{}", bracketed(&verbs));
     merged.into_iter().map(text).collect()
 }
 
-/// The text by which upstream sorts: the rule as a compact string.
+/// The text by which upstream sorts: the rule as its generated `String` method prints it.
 fn sort_key(row: &PolicyRow) -> String {
     let (resource, urls, names, verbs) = row;
-    let (name, group) = resource.split_once('.').unwrap_or((resource, ""));
-    let verbs: Vec<String> = verbs.iter().filter_map(Value::as_str).map(|verb| format!("\"{verb}\"")).collect();
-    let mut text = String::from("{");
-    if !resource.is_empty() {
-        text += &format!("APIGroups:[\"{group}\"], Resources:[\"{name}\"]");
-    }
-    if urls != "[]" {
-        text += &format!("NonResourceURLs:{urls}");
-    }
-    if names != "[]" {
-        text = text.replacen('{', &format!("{{ResourceNames:{names}, "), 0);
-        text += &format!(", ResourceNames:{names}");
-    }
-    format!("{text}, Verbs:[{}]}}", verbs.join(", "))
+    let (main, sub) =
+        resource.split_once('/').map_or((resource.as_str(), String::new()), |(main, sub)| (main, format!("/{sub}")));
+    let (name, group) = main.split_once('.').unwrap_or((main, ""));
+    let resources = format!("[{name}{sub}]");
+    format!(
+        "&PolicyRule{{Verbs:{},APIGroups:[{group}],Resources:{resources},ResourceNames:{names},NonResourceURLs:{urls},}}",
+        bracketed(verbs)
+    )
 }
 
 fn join_group(resource: &str, group: &str) -> String {

@@ -110,6 +110,15 @@ impl DiscoveryData {
         exact.or_else(partial).copied()
     }
 
+    /// All resources of that plural, singular or short name, in order of preference.
+    pub fn matching_resources(&self, name: &str) -> Vec<&ApiResource> {
+        let name = name.to_lowercase();
+        let fits = |resource: &&ApiResource| {
+            resource.name == name || resource.singular == name || resource.short_names.contains(&name)
+        };
+        self.by_priority().into_iter().filter(fits).collect()
+    }
+
     /// The long form of a short name, and its group.
     fn expand_short_name(&self, name: &str, group: &str) -> (String, Option<String>) {
         let in_group = |resource: &ApiResource| group.is_empty() || resource.group == group;

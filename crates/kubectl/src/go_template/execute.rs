@@ -6,7 +6,8 @@ use api::{Value, json::go_type};
 
 use super::{
     TemplateError, functions,
-    parser::{Operand, Pipeline, TemplateNode},
+    lexer::TemplatePosition,
+    parser::{Command, Operand, OperandKind, Pipeline, TemplateNode},
     value_text,
 };
 
@@ -46,8 +47,14 @@ pub fn run_template(
     (run.out, outcome)
 }
 
-fn fault<T>(line: usize, text: impl std::fmt::Display) -> Result<T, TemplateError> {
-    Err(TemplateError(format!("template: output:{line}: {text}")))
+/// An error at a node: its place, its text and what is wrong.
+fn fault<T>(
+    place: TemplatePosition,
+    node: &dyn std::fmt::Display,
+    text: impl std::fmt::Display,
+) -> Result<T, TemplateError> {
+    let TemplatePosition { line, column } = place;
+    Err(TemplateError(format!("template: output:{line}:{column}: executing \"output\" at <{node}>: {text}")))
 }
 
 type Evaluated = Result<Option<Value>, TemplateError>;
@@ -56,7 +63,7 @@ impl TemplateRun<'_> {
     fn walk(&mut self, nodes: &[TemplateNode], dot: Option<&Value>) -> Result<ControlFlow, TemplateError> {
         for node in nodes {
             if self.out.len() > MAX_OUTPUT {
-                return fault(0, "output is too long");
+                return Err(TemplateError("template: output: output is too long".to_owned()));
             }
             match node {
                 TemplateNode::Text(text) => self.out.push_str(text),
@@ -91,7 +98,9 @@ impl TemplateRun<'_> {
                     }
                 }
                 TemplateNode::Range(pipeline, body, other) => self.walk_range(pipeline, body, other, dot)?,
-                TemplateNode::Call(name, pipeline) => self.call_template(name, pipeline.as_ref(), dot)?,
+                TemplateNode::Call(name, place, pipeline) => {
+                    self.call_template((name, *place), pipeline.as_ref(), dot)?
+                }
                 TemplateNode::Break => return Ok(ControlFlow::Break),
                 TemplateNode::Continue => return Ok(ControlFlow::Continue),
             }
@@ -101,7 +110,7 @@ impl TemplateRun<'_> {
 
     fn call_template(
         &mut self,
-        name: &str,
+        (name, place): (&str, TemplatePosition),
         pipeline: Option<&Pipeline>,
         dot: Option<&Value>,
     ) -> Result<(), TemplateError> {
@@ -109,13 +118,13 @@ impl TemplateRun<'_> {
             Some(pipeline) => self.evaluate(pipeline, dot)?,
             None => None,
         };
-        let line = pipeline.map_or(0, |pipeline| pipeline.line);
+        let node = format!("{{{{template {}}}}}", api::json::go_quote(name));
         let Some(nodes) = self.defined.get(name) else {
-            return fault(line, format!("template {} not defined", api::json::go_quote(name)));
+            return fault(place, &node, format!("template {} not defined", api::json::go_quote(name)));
         };
         self.depth += 1;
         if self.depth > MAX_CALLS {
-            return fault(line, "exceeded maximum template depth (100000)");
+            return fault(place, &node, "exceeded maximum template depth (100000)");
         }
         let start = vec![("$".to_owned(), value.clone().unwrap_or_default())];
         let outer = std::mem::replace(&mut self.variables, start);
@@ -143,7 +152,11 @@ impl TemplateRun<'_> {
             }
             None | Some(Value::Null) => Vec::new(),
             Some(other) => {
-                return fault(pipeline.line, format!("range can't iterate over {}", value_text::print_value(&other)));
+                let text = format!("range can't iterate over {}", value_text::print_value(&other));
+                return match pipeline.last_operand() {
+                    Some(operand) => fault(operand.place, &operand.kind, text),
+                    None => fault(pipeline.place, pipeline, text),
+                };
             }
         };
         if items.is_empty() {
@@ -183,47 +196,36 @@ impl TemplateRun<'_> {
     fn evaluate_commands(&mut self, pipeline: &Pipeline, dot: Option<&Value>) -> Evaluated {
         let mut value: Option<Option<Value>> = None;
         for command in &pipeline.commands {
-            value = Some(self.evaluate_command(command, dot, value, pipeline.line)?);
+            value = Some(self.evaluate_command(command, dot, value)?);
         }
         Ok(value.flatten())
     }
 
-    fn evaluate_command(
-        &mut self,
-        command: &[Operand],
-        dot: Option<&Value>,
-        last: Option<Option<Value>>,
-        line: usize,
-    ) -> Evaluated {
-        let Some((first, rest)) = command.split_first() else { return Ok(None) };
-        if let Operand::Function(name) = first {
-            return self.call_function(name, rest, dot, last, line);
+    fn evaluate_command(&mut self, command: &Command, dot: Option<&Value>, last: Option<Option<Value>>) -> Evaluated {
+        let Some((first, rest)) = command.operands.split_first() else { return Ok(None) };
+        if let OperandKind::Function(name) = &first.kind {
+            return self.call_function(name, rest, (command.place, command), dot, last);
         }
         if !rest.is_empty() || last.is_some() {
-            let shown = self.evaluate_operand(first, dot, line)?;
-            let shown = shown.as_ref().map_or_else(|| "nil".to_owned(), value_text::print_value);
-            return fault(line, format!("can't give argument to non-function {shown}"));
+            return fault(first.place, &first.kind, format!("can't give argument to non-function {}", first.kind));
         }
-        if matches!(first, Operand::Nil) {
-            return fault(line, "nil is not a command");
+        if matches!(first.kind, OperandKind::Nil) {
+            return fault(first.place, &first.kind, "nil is not a command");
         }
-        self.evaluate_operand(first, dot, line)
+        self.evaluate_operand(first, dot)
     }
 
     fn call_function(
         &mut self,
         name: &str,
         arguments: &[Operand],
+        (place, node): (TemplatePosition, &dyn std::fmt::Display),
         dot: Option<&Value>,
         last: Option<Option<Value>>,
-        line: usize,
     ) -> Evaluated {
         let mut values = Vec::new();
         for argument in arguments {
-            let value = match argument {
-                Operand::Function(inner) => self.call_function(inner, &[], dot, None, line)?,
-                other => self.evaluate_operand(other, dot, line)?,
-            };
+            let value = self.evaluate_operand(argument, dot)?;
             // `and` and `or` stop at the first value that decides.
             let decided = match name {
                 "and" => !functions::is_true(value.as_ref()),
@@ -236,57 +238,52 @@ impl TemplateRun<'_> {
             }
         }
         values.extend(last);
-        functions::call(name, &values)
-            .or_else(|error| fault(line, format!("executing \"output\" at <{name}>: error calling {name}: {error}")))
+        if let Some(text) = functions::check_arguments(name, values.len()) {
+            return fault(place, &name, text);
+        }
+        functions::call(name, &values).or_else(|error| fault(place, node, format!("error calling {name}: {error}")))
     }
 
-    fn evaluate_operand(&mut self, operand: &Operand, dot: Option<&Value>, line: usize) -> Evaluated {
-        match operand {
-            Operand::Dot => Ok(dot.cloned()),
-            Operand::Nil => Ok(None),
-            Operand::Constant(value) => Ok(Some(value.clone())),
-            Operand::Function(name) => self.call_function(name, &[], dot, None, line),
-            Operand::Fields(fields) => self.follow_fields(dot.cloned(), fields, line),
-            Operand::Variable(name, fields) => {
+    fn evaluate_operand(&mut self, operand: &Operand, dot: Option<&Value>) -> Evaluated {
+        match &operand.kind {
+            OperandKind::Dot => Ok(dot.cloned()),
+            OperandKind::Nil => Ok(None),
+            OperandKind::Constant(value, _) => Ok(Some(value.clone())),
+            OperandKind::Function(name) => self.call_function(name, &[], (operand.place, &operand.kind), dot, None),
+            OperandKind::Fields(fields) => self.follow_fields(dot.cloned(), fields, operand),
+            OperandKind::Variable(name, fields) => {
                 let value =
                     self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-                self.follow_fields(value, fields, line)
+                self.follow_fields(value, fields, operand)
             }
-            Operand::Nested(pipeline, fields) => {
+            OperandKind::Nested(pipeline, fields) => {
                 let value = self.evaluate(pipeline, dot)?;
-                self.follow_fields(value, fields, line)
+                self.follow_fields(value, fields, operand)
             }
         }
     }
 
-    fn follow_fields(&self, start: Option<Value>, fields: &[String], line: usize) -> Evaluated {
+    fn follow_fields(&self, start: Option<Value>, fields: &[String], operand: &Operand) -> Evaluated {
         let mut value = start;
         for (at, name) in fields.iter().enumerate() {
-            let shown = format!(".{}", fields[..=at].join("."));
             value = match value {
                 Some(Value::Object(mut map)) => match map.remove(name) {
                     Some(value) => Some(value),
                     None if self.strict => {
-                        let text = format!(
-                            "executing \"output\" at <{shown}>: map has no entry for key {}",
-                            api::json::go_quote(name)
-                        );
-                        return fault(line, text);
+                        let text = format!("map has no entry for key {}", api::json::go_quote(name));
+                        return fault(operand.place, &operand.kind, text);
                     }
                     None => None,
                 },
-                None | Some(Value::Null) if at == 0 => None,
-                None | Some(Value::Null) => {
-                    let text =
-                        format!("executing \"output\" at <{shown}>: nil pointer evaluating interface {{}}.{name}");
-                    return fault(line, text);
+                None => None,
+                Some(Value::Null) if at == 0 => None,
+                Some(Value::Null) => {
+                    let text = format!("nil pointer evaluating interface {{}}.{name}");
+                    return fault(operand.place, &operand.kind, text);
                 }
                 Some(other) => {
-                    let text = format!(
-                        "executing \"output\" at <{shown}>: can't evaluate field {name} in type {}",
-                        if at == 0 { go_type(&other) } else { "interface {}" }
-                    );
-                    return fault(line, text);
+                    let kind = if at == 0 { go_type(&other) } else { "interface {}" };
+                    return fault(operand.place, &operand.kind, format!("can't evaluate field {name} in type {kind}"));
                 }
             };
         }

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{TemplateError, format_verbs::format_text, value_text::print_inner};
 
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 21] = [
     "and",
     "or",
     "not",
@@ -29,12 +29,11 @@ const NAMES: [&str; 22] = [
     "ge",
     "exists",
     "base64decode",
-    "fail",
 ];
 
 /// Whether a word is a function.
 pub fn is_function(name: &str) -> bool {
-    NAMES[..21].contains(&name)
+    NAMES.contains(&name)
 }
 
 /// Whether a value counts as true.
@@ -53,63 +52,66 @@ fn fault<T>(text: impl Into<String>) -> Result<T, TemplateError> {
     Err(TemplateError(text.into()))
 }
 
-/// Calls a function.
+/// What is wrong with the number of arguments of a function, if anything.
+pub fn check_arguments(name: &str, count: usize) -> Option<String> {
+    let (least, variadic) = match name {
+        "not" | "len" | "base64decode" => (1, false),
+        "ne" | "lt" | "le" | "gt" | "ge" => (2, false),
+        "print" | "println" | "html" | "js" | "urlquery" => (0, true),
+        _ => (1, true),
+    };
+    match variadic {
+        true if count < least => Some(format!("wrong number of args for {name}: want at least {least} got {count}")),
+        false if count != least => Some(format!("wrong number of args for {name}: want {least} got {count}")),
+        _ => None,
+    }
+}
+
+/// Calls a function whose number of arguments is right.
 pub fn call(name: &str, arguments: &[Option<Value>]) -> Result<Option<Value>, TemplateError> {
     let first = arguments.first().and_then(Option::as_ref);
-    let needs = |count: usize| {
-        if arguments.len() < count {
-            return fault(format!("wrong number of args for {name}: want at least {count} got {}", arguments.len()));
-        }
-        Ok(())
-    };
+    let rest = arguments.get(1..).unwrap_or_default();
     match name {
-        "and" | "or" => {
-            needs(1)?;
-            Ok(arguments.last().cloned().flatten())
-        }
+        "and" | "or" => Ok(arguments.last().cloned().flatten()),
         "not" => Ok(Some((!is_true(first)).into())),
         "len" => length(first).map(|length| Some(length.into())),
-        "index" => {
-            needs(1)?;
-            index(first.cloned(), &arguments[1..])
-        }
-        "slice" => {
-            needs(1)?;
-            slice(first, &arguments[1..])
-        }
+        "index" => index(first.cloned(), rest),
+        "slice" => slice(first, rest),
         "print" => Ok(Some(join(arguments, false).into())),
         "println" => Ok(Some((join(arguments, true) + "\n").into())),
         "printf" => {
-            needs(1)?;
             let template = first.and_then(Value::as_str).unwrap_or_default();
-            Ok(Some(format_text(template, &arguments[1..]).into()))
+            Ok(Some(format_text(template, rest).into()))
         }
         "html" => Ok(Some(escape_html(&join(arguments, false)).into())),
-        "js" => Ok(Some(join(arguments, false).replace('\\', "\\\\").replace('\'', "\\'").replace('"', "\\\"").into())),
+        "js" => Ok(Some(escape_js(&join(arguments, false)).into())),
         "urlquery" => {
             let encoded = crate::rest::encode_query(&[(String::new(), join(arguments, false))]);
             Ok(Some(encoded.trim_start_matches('=').into()))
         }
         "eq" => {
-            needs(2)?;
+            if rest.is_empty() {
+                return fault("missing argument for comparison");
+            }
             let mut equal = false;
-            for other in &arguments[1..] {
-                equal |= compare(arguments[0].as_ref(), other.as_ref())? == Some(Ordering::Equal);
+            for other in rest {
+                equal |= compare(first, other.as_ref())? == Some(Ordering::Equal);
             }
             Ok(Some(equal.into()))
         }
         "ne" | "lt" | "le" | "gt" | "ge" => {
-            needs(2)?;
-            let order = compare(arguments[0].as_ref(), arguments[1].as_ref())?;
+            let order = compare(first, rest.first().and_then(Option::as_ref))?;
             Ok(Some(holds(name, order).into()))
         }
         "exists" => {
-            let rest = arguments.get(1..).unwrap_or_default();
             let found = index(first.cloned(), rest).ok().flatten();
             Ok(Some(found.is_some_and(|value| !value.is_null()).into()))
         }
         "base64decode" => decode_base64(first),
-        _ => fault(format!("{name} is not a function that can be called here")),
+        _ => fault(match first {
+            None | Some(Value::Null) => "call of nil".to_owned(),
+            Some(other) => format!("non-function {} of type {}", print_inner(other), api::json::go_type(other)),
+        }),
     }
 }
 
@@ -127,7 +129,31 @@ fn decode_base64(value: Option<&Value>) -> Result<Option<Value>, TemplateError> 
     let Some(Value::String(text)) = value else { return fault("wrong type for value; expected string") };
     match STANDARD.decode(text) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned().into())),
-        Err(error) => fault(format!("base64 decode failed: {error}")),
+        Err(error) => fault(format!("base64 decode failed: illegal base64 data at input byte {}", error_byte(&error))),
+    }
+}
+
+/// Escapes text for a JavaScript string.
+fn escape_js(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\'' => out.push_str("\\'"),
+            '"' => out.push_str("\\\""),
+            '<' | '>' | '&' | '=' => out.push_str(&format!("\\u{:04X}", c as u32)),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The byte that Go blames.
+fn error_byte(error: &base64::DecodeError) -> usize {
+    match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => 0,
     }
 }
 
@@ -137,7 +163,7 @@ fn length(value: Option<&Value>) -> Result<usize, TemplateError> {
         Some(Value::Array(items)) => Ok(items.len()),
         Some(Value::Object(map)) => Ok(map.len()),
         Some(other) => fault(format!("len of type {}", api::json::go_type(other))),
-        None => fault("len of nil pointer"),
+        None => fault("reflect: call of reflect.Value.Type on zero Value"),
     }
 }
 
@@ -157,6 +183,19 @@ fn index(start: Option<Value>, keys: &[Option<Value>]) -> Result<Option<Value>, 
             (Some(Value::Array(_)), Some(other)) => {
                 return fault(format!("cannot index slice/array with type {}", api::json::go_type(other)));
             }
+            (Some(Value::Object(_)), Some(other)) => {
+                return fault(format!("value has type {}; should be string", api::json::go_type(other)));
+            }
+            (Some(Value::String(text)), Some(Value::Number(number))) => {
+                let at = number.as_i64().unwrap_or(-1);
+                match usize::try_from(at).ok().and_then(|at| text.as_bytes().get(at).copied()) {
+                    Some(byte) => Some(byte.into()),
+                    None => return fault(format!("index out of range: {at}")),
+                }
+            }
+            (Some(Value::String(_)), Some(other)) => {
+                return fault(format!("cannot index slice/array with type {}", api::json::go_type(other)));
+            }
             (Some(other), _) => return fault(format!("can't index item of type {}", api::json::go_type(&other))),
         };
     }
@@ -167,8 +206,11 @@ fn slice(value: Option<&Value>, bounds: &[Option<Value>]) -> Result<Option<Value
     let bound = |at: usize| bounds.get(at).and_then(Option::as_ref).and_then(Value::as_u64).map(|bound| bound as usize);
     let length = length(value)?;
     let (start, end) = (bound(0).unwrap_or(0), bound(1).unwrap_or(length));
-    if start > end || end > length {
-        return fault(format!("index out of range: {end}"));
+    if let Some(outside) = [start, end].into_iter().find(|bound| *bound > length) {
+        return fault(format!("index out of range: {outside}"));
+    }
+    if start > end {
+        return fault(format!("invalid slice index: {start} > {end}"));
     }
     match value {
         Some(Value::String(text)) => Ok(text.get(start..end).map(Value::from)),
@@ -202,10 +244,10 @@ fn compare(left: Option<&Value>, right: Option<&Value>) -> Result<Option<Orderin
         (Value::Number(left), Value::Number(right)) => Ok(left.as_f64().partial_cmp(&right.as_f64())),
         (Value::Null, Value::Null) => Ok(Some(Ordering::Equal)),
         (Value::Null, _) | (_, Value::Null) => Ok(None),
-        (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {
-            fault("non-comparable type")
+        _ => {
+            let (left, right) = (api::json::go_type(left), api::json::go_type(right));
+            fault(format!("incompatible types for comparison: {left} and {right}"))
         }
-        _ => fault("incompatible types for comparison"),
     }
 }
 

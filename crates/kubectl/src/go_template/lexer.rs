@@ -31,8 +31,27 @@ pub enum TemplateToken {
     Space,
 }
 
-/// A token and its line.
-pub type LinedToken = (TemplateToken, usize);
+/// A place in a template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TemplatePosition {
+    /// The line, from 1.
+    pub line: usize,
+    /// The byte in the line, from 0.
+    pub column: usize,
+}
+
+impl TemplatePosition {
+    /// The position of a part of a text.
+    fn of(text: &str, part: &str) -> Self {
+        let offset = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len());
+        let before = &text[..offset];
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        TemplatePosition { line: before.matches('\n').count() + 1, column: offset - start }
+    }
+}
+
+/// A token and its place.
+pub type PlacedToken = (TemplateToken, TemplatePosition);
 
 /// Makes an error at a line.
 pub fn error_at<T>(line: usize, text: impl std::fmt::Display) -> Result<T, TemplateError> {
@@ -40,19 +59,19 @@ pub fn error_at<T>(line: usize, text: impl std::fmt::Display) -> Result<T, Templ
 }
 
 /// Splits a template into tokens.
-pub fn split_tokens(text: &str) -> Result<Vec<LinedToken>, TemplateError> {
+pub fn split_tokens(text: &str) -> Result<Vec<PlacedToken>, TemplateError> {
     let mut tokens = Vec::new();
     let mut rest = text;
     let mut line = 1;
     let mut trim_next = false;
     loop {
         let Some(at) = rest.find("{{") else {
-            push_text(&mut tokens, rest, trim_next, false, line);
+            push_text(&mut tokens, text, rest, (trim_next, false));
             return Ok(tokens);
         };
         let after = &rest[at + 2..];
         let trims = after.starts_with('-') && after[1..].starts_with([' ', '\t', '\n', '\r']);
-        push_text(&mut tokens, &rest[..at], trim_next, trims, line);
+        push_text(&mut tokens, text, &rest[..at], (trim_next, trims));
         line += rest[..at].matches('\n').count();
         let body = if trims { &after[1..] } else { after };
         if body.trim_start().starts_with("/*") {
@@ -69,37 +88,43 @@ pub fn split_tokens(text: &str) -> Result<Vec<LinedToken>, TemplateError> {
             (rest, trim_next) = (tail, trim);
             continue;
         }
-        tokens.push((TemplateToken::Left, line));
-        let (used, trim) = split_action(body, &mut line, &mut tokens)?;
+        tokens.push((TemplateToken::Left, TemplatePosition::of(text, after)));
+        let (used, trim) = split_action(text, body, &mut line, &mut tokens)?;
         rest = &body[used..];
         trim_next = trim;
     }
 }
 
-fn push_text(tokens: &mut Vec<LinedToken>, text: &str, trim_start: bool, trim_end: bool, line: usize) {
+fn push_text(tokens: &mut Vec<PlacedToken>, whole: &str, text: &str, (trim_start, trim_end): (bool, bool)) {
     let space = [' ', '\t', '\n', '\r'];
     let text = if trim_start { text.trim_start_matches(space) } else { text };
     let text = if trim_end { text.trim_end_matches(space) } else { text };
     if !text.is_empty() {
-        tokens.push((TemplateToken::Text(text.to_owned()), line));
+        tokens.push((TemplateToken::Text(text.to_owned()), TemplatePosition::of(whole, text)));
     }
 }
 
 /// Splits one action; returns the bytes used and whether the text after it is trimmed.
-fn split_action(body: &str, line: &mut usize, tokens: &mut Vec<LinedToken>) -> Result<(usize, bool), TemplateError> {
+fn split_action(
+    whole: &str,
+    body: &str,
+    line: &mut usize,
+    tokens: &mut Vec<PlacedToken>,
+) -> Result<(usize, bool), TemplateError> {
     let mut at = 0;
     let mut depth = 0usize;
     loop {
         let rest = &body[at..];
+        let place = TemplatePosition::of(whole, rest);
         if rest.starts_with("}}") {
             if depth > 0 {
                 return error_at(*line, "unclosed left paren");
             }
-            tokens.push((TemplateToken::Right, *line));
+            tokens.push((TemplateToken::Right, place));
             return Ok((at + 2, false));
         }
         if rest.starts_with(" -}}") || rest.starts_with("\t-}}") || rest.starts_with("\n-}}") {
-            tokens.push((TemplateToken::Right, *line));
+            tokens.push((TemplateToken::Right, place));
             return Ok((at + 4, true));
         }
         let Some(first) = rest.chars().next() else { return error_at(*line, "unclosed action") };
@@ -115,7 +140,7 @@ fn split_action(body: &str, line: &mut usize, tokens: &mut Vec<LinedToken>) -> R
             at += used;
             continue;
         }
-        tokens.push((token, *line));
+        tokens.push((token, place));
         at += used;
     }
 }
@@ -140,6 +165,7 @@ fn next_token(rest: &str, first: char, line: usize) -> Result<(TemplateToken, us
         '\'' => character(rest, line)?,
         '$' => {
             let end = word_end(1);
+            check_end(&rest[end..], line)?;
             (TemplateToken::Variable(rest[..end].to_owned()), end)
         }
         '.' => {
@@ -149,16 +175,28 @@ fn next_token(rest: &str, first: char, line: usize) -> Result<(TemplateToken, us
             } else if rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
                 number(rest)
             } else {
+                check_end(&rest[end..], line)?;
                 (TemplateToken::Field(rest[1..end].to_owned()), end)
             }
         }
         c if c == '+' || c == '-' || c.is_ascii_digit() => number(rest),
         c if is_word(c) => {
             let end = word_end(0);
+            check_end(&rest[end..], line)?;
             (TemplateToken::Word(rest[..end].to_owned()), end)
         }
         c => return error_at(line, format!("unrecognized character in action: U+{:04X} '{c}'", c as u32)),
     })
+}
+
+/// Refuses characters that cannot follow a name.
+fn check_end(after: &str, line: usize) -> Result<(), TemplateError> {
+    match after.chars().next() {
+        Some(c) if !after.starts_with("}}") && !" \t\r\n.,|:()=".contains(c) => {
+            error_at(line, format!("bad character U+{:04X} '{c}'", c as u32))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn quoted(rest: &str, line: usize) -> Result<(TemplateToken, usize), TemplateError> {

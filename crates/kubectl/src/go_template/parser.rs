@@ -1,10 +1,10 @@
 //! The parser: tokens to nodes.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use super::{
     TemplateError, functions,
-    lexer::{LinedToken, TemplateToken, error_at},
+    lexer::{PlacedToken, TemplatePosition, TemplateToken, error_at},
 };
 
 /// A node of a template.
@@ -20,8 +20,8 @@ pub enum TemplateNode {
     With(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
     /// `range`
     Range(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
-    /// `template`
-    Call(String, Option<Pipeline>),
+    /// `template`, with the place of the name
+    Call(String, TemplatePosition, Option<Pipeline>),
     /// `break`
     Break,
     /// `continue`
@@ -31,25 +31,43 @@ pub enum TemplateNode {
 /// Commands joined by bars, with the variables they are assigned to.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
-    /// The line.
-    pub line: usize,
+    /// Where it begins.
+    pub place: TemplatePosition,
     /// The variables.
     pub variables: Vec<String>,
     /// Whether the variables are declared here.
     pub declares: bool,
     /// The commands.
-    pub commands: Vec<Vec<Operand>>,
+    pub commands: Vec<Command>,
 }
 
-/// An operand of a command.
+/// A function with its arguments, or a value.
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    /// Where it begins.
+    pub place: TemplatePosition,
+    /// The operands.
+    pub operands: Vec<Operand>,
+}
+
+/// An operand of a command and its place: where the fields after the first begin, if it has some.
 #[derive(Clone, Debug)]
-pub enum Operand {
+pub struct Operand {
+    /// Where errors say that it is.
+    pub place: TemplatePosition,
+    /// What it is.
+    pub kind: OperandKind,
+}
+
+/// The kinds of operands.
+#[derive(Clone, Debug)]
+pub enum OperandKind {
     /// `.`
     Dot,
     /// `nil`
     Nil,
-    /// A constant.
-    Constant(api::Value),
+    /// A constant, with its text.
+    Constant(api::Value, String),
     /// A function.
     Function(String),
     /// `.a.b` from the dot.
@@ -60,11 +78,65 @@ pub enum Operand {
     Nested(Box<Pipeline>, Vec<String>),
 }
 
+impl Pipeline {
+    /// The operand that is evaluated last, to which Go attributes errors of the whole.
+    pub fn last_operand(&self) -> Option<&Operand> {
+        let operand = self.commands.last()?.operands.last()?;
+        match &operand.kind {
+            OperandKind::Nested(inner, fields) if fields.is_empty() => inner.last_operand().or(Some(operand)),
+            _ => Some(operand),
+        }
+    }
+}
+
+impl fmt::Display for OperandKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let push_fields =
+            |f: &mut fmt::Formatter<'_>, fields: &[String]| fields.iter().try_for_each(|field| write!(f, ".{field}"));
+        match self {
+            OperandKind::Dot => f.write_str("."),
+            OperandKind::Nil => f.write_str("nil"),
+            OperandKind::Constant(_, text) | OperandKind::Function(text) => f.write_str(text),
+            OperandKind::Fields(fields) => push_fields(f, fields),
+            OperandKind::Variable(name, fields) => {
+                f.write_str(name)?;
+                push_fields(f, fields)
+            }
+            OperandKind::Nested(pipeline, fields) => {
+                write!(f, "({pipeline})")?;
+                push_fields(f, fields)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, operand) in self.operands.iter().enumerate() {
+            write!(f, "{}{}", if at > 0 { " " } else { "" }, operand.kind)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.variables.is_empty() {
+            write!(f, "{} {} ", self.variables.join(", "), if self.declares { ":=" } else { "=" })?;
+        }
+        for (at, command) in self.commands.iter().enumerate() {
+            write!(f, "{}{command}", if at > 0 { " | " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 type Defined = HashMap<String, Vec<TemplateNode>>;
 
 struct TemplateParser {
-    tokens: std::iter::Peekable<std::vec::IntoIter<LinedToken>>,
+    tokens: std::iter::Peekable<std::vec::IntoIter<PlacedToken>>,
     line: usize,
+    place: TemplatePosition,
     defined: Defined,
     variables: Vec<String>,
     ranges: usize,
@@ -82,10 +154,11 @@ enum BlockEnd {
 const MAX_DEPTH: usize = 200;
 
 /// Parses tokens; returns the nodes and the defined templates.
-pub fn parse_tokens(tokens: Vec<LinedToken>) -> Result<(Vec<TemplateNode>, Defined), TemplateError> {
+pub fn parse_tokens(tokens: Vec<PlacedToken>) -> Result<(Vec<TemplateNode>, Defined), TemplateError> {
     let mut parser = TemplateParser {
         tokens: tokens.into_iter().peekable(),
         line: 1,
+        place: TemplatePosition::default(),
         defined: HashMap::new(),
         variables: vec!["$".to_owned()],
         ranges: 0,
@@ -101,8 +174,9 @@ pub fn parse_tokens(tokens: Vec<LinedToken>) -> Result<(Vec<TemplateNode>, Defin
 
 impl TemplateParser {
     fn next(&mut self) -> Option<TemplateToken> {
-        let (token, line) = self.tokens.next()?;
-        self.line = line;
+        let (token, place) = self.tokens.next()?;
+        self.line = place.line;
+        self.place = place;
         Some(token)
     }
 
@@ -120,6 +194,12 @@ impl TemplateParser {
             self.tokens.next();
         }
         self.tokens.peek().map(|(token, _)| token)
+    }
+
+    /// The place of the next token that is not space.
+    fn peek_place(&mut self) -> TemplatePosition {
+        self.peek_solid();
+        self.tokens.peek().map_or(self.place, |(_, place)| *place)
     }
 
     fn parse_nodes(&mut self) -> Result<(Vec<TemplateNode>, BlockEnd), TemplateError> {
@@ -175,6 +255,7 @@ impl TemplateParser {
             }
             "template" => {
                 self.next_solid();
+                let place = self.peek_place();
                 let name = self.parse_name("template clause")?;
                 let pipeline = match self.peek_solid() {
                     Some(TemplateToken::Right) => {
@@ -183,7 +264,7 @@ impl TemplateParser {
                     }
                     _ => Some(self.parse_pipeline("template clause", &TemplateToken::Right)?),
                 };
-                nodes.push(TemplateNode::Call(name, pipeline));
+                nodes.push(TemplateNode::Call(name, place, pipeline));
             }
             _ => {
                 let pipeline = self.parse_pipeline("command", &TemplateToken::Right)?;
@@ -211,7 +292,7 @@ impl TemplateParser {
         let name = self.parse_name("define clause")?;
         if block {
             let pipeline = self.parse_pipeline("block clause", &TemplateToken::Right)?;
-            nodes.push(TemplateNode::Call(name.clone(), Some(pipeline)));
+            nodes.push(TemplateNode::Call(name.clone(), self.place, Some(pipeline)));
         } else {
             self.expect_right("define clause")?;
         }
@@ -272,11 +353,11 @@ impl TemplateParser {
         if self.depth > MAX_DEPTH {
             return error_at(self.line, "template is nested too deeply");
         }
-        let mut pipeline = Pipeline { line: self.line, ..Default::default() };
+        let mut pipeline = Pipeline { place: self.peek_place(), ..Default::default() };
         self.parse_declaration(&mut pipeline, context)?;
         loop {
             let command = self.parse_command(close)?;
-            if command.is_empty() {
+            if command.operands.is_empty() {
                 return error_at(self.line, format!("missing value for {context}"));
             }
             pipeline.commands.push(command);
@@ -327,13 +408,14 @@ impl TemplateParser {
         Ok(())
     }
 
-    fn parse_command(&mut self, close: &TemplateToken) -> Result<Vec<Operand>, TemplateError> {
+    fn parse_command(&mut self, close: &TemplateToken) -> Result<Command, TemplateError> {
+        let place = self.peek_place();
         let mut operands = Vec::new();
         loop {
             match self.peek_solid() {
                 None => return error_at(self.line, "unclosed action"),
-                Some(TemplateToken::Sign("|")) => return Ok(operands),
-                Some(token) if token == close => return Ok(operands),
+                Some(TemplateToken::Sign("|")) => return Ok(Command { place, operands }),
+                Some(token) if token == close => return Ok(Command { place, operands }),
                 Some(_) => operands.push(self.parse_operand()?),
             }
         }
@@ -341,47 +423,54 @@ impl TemplateParser {
 
     fn parse_operand(&mut self) -> Result<Operand, TemplateError> {
         let Some(token) = self.next_solid() else { return error_at(self.line, "unclosed action") };
-        Ok(match token {
-            TemplateToken::Dot => Operand::Dot,
+        let mut place = self.place;
+        let kind = match token {
+            TemplateToken::Dot => OperandKind::Dot,
             TemplateToken::Field(name) => {
                 let mut fields = vec![name];
-                fields.extend(self.parse_fields());
-                Operand::Fields(fields)
+                fields.extend(self.parse_fields(&mut place));
+                OperandKind::Fields(fields)
             }
             TemplateToken::Variable(name) => {
                 if !self.variables.contains(&name) {
                     return error_at(self.line, format!("undefined variable \"{name}\""));
                 }
-                Operand::Variable(name, self.parse_fields())
+                OperandKind::Variable(name, self.parse_fields(&mut place))
             }
             TemplateToken::Word(word) => match word.as_str() {
-                "nil" => Operand::Nil,
-                "true" => Operand::Constant(true.into()),
-                "false" => Operand::Constant(false.into()),
-                _ if functions::is_function(&word) => Operand::Function(word),
+                "nil" => OperandKind::Nil,
+                "true" | "false" => OperandKind::Constant((word == "true").into(), word),
+                _ if functions::is_function(&word) => OperandKind::Function(word),
                 _ => return error_at(self.line, format!("function {} not defined", api::json::go_quote(&word))),
             },
-            TemplateToken::Text2(text) => Operand::Constant(text.into()),
-            TemplateToken::Char(code) => Operand::Constant(code.into()),
+            TemplateToken::Text2(text) => {
+                let shown = api::json::go_quote(&text);
+                OperandKind::Constant(text.into(), shown)
+            }
+            TemplateToken::Char(code) => OperandKind::Constant(code.into(), code.to_string()),
             TemplateToken::Number(text) => match parse_number(&text) {
-                Some(number) => Operand::Constant(number),
+                Some(number) => OperandKind::Constant(number, text),
                 None => return error_at(self.line, format!("bad number syntax: {}", api::json::go_quote(&text))),
             },
             TemplateToken::Sign("(") => {
                 let pipeline = self.parse_pipeline("parenthesized pipeline", &TemplateToken::Sign(")"))?;
-                Operand::Nested(Box::new(pipeline), self.parse_fields())
+                OperandKind::Nested(Box::new(pipeline), self.parse_fields(&mut place))
             }
             TemplateToken::Sign(sign) => {
                 return error_at(self.line, format!("unexpected \"{sign}\" in operand"));
             }
             _ => return error_at(self.line, "unexpected token in operand"),
-        })
+        };
+        Ok(Operand { place, kind })
     }
 
-    /// The fields that follow an operand without a space.
-    fn parse_fields(&mut self) -> Vec<String> {
+    /// The fields that follow an operand without a space; the first of them is the place of the operand in errors.
+    fn parse_fields(&mut self, place: &mut TemplatePosition) -> Vec<String> {
         let mut fields = Vec::new();
-        while let Some((TemplateToken::Field(name), _)) = self.tokens.peek() {
+        while let Some((TemplateToken::Field(name), field_place)) = self.tokens.peek() {
+            if fields.is_empty() {
+                *place = *field_place;
+            }
             fields.push(name.clone());
             self.tokens.next();
         }

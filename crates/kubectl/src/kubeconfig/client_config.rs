@@ -9,6 +9,7 @@ use super::{Kubeconfig, text_of, validate};
 use crate::{
     errors::{CommandError, CommandResult},
     files,
+    kuberc::PluginPolicy,
 };
 
 /// Settings of flags, which take precedence over the kubeconfig.
@@ -49,6 +50,8 @@ pub struct ClientSettings {
     pub user: UserCredentials,
     /// Impersonation.
     pub impersonation: Impersonation,
+    /// Which exec plug-ins may run.
+    pub plugin_policy: PluginPolicy,
     /// The cluster's configuration for exec plug-ins.
     pub exec_cluster_config: Value,
 }
@@ -92,6 +95,15 @@ struct SelectedEntries {
     faults: Vec<String>,
     /// A named entry that does not exist.
     missing: Option<String>,
+}
+
+/// The name of the user entry: that of the flag, or of the context.
+pub fn selected_user(config: &Kubeconfig, overrides: &ConfigOverrides) -> String {
+    if !overrides.user_name.is_empty() {
+        return overrides.user_name.clone();
+    }
+    let context_name = if overrides.context.is_empty() { &config.current_context } else { &overrides.context };
+    config.contexts.get(context_name).map(|context| text_of(context, "user").to_owned()).unwrap_or_default()
 }
 
 fn select_entries(config: &Kubeconfig, overrides: &ConfigOverrides) -> SelectedEntries {

@@ -52,6 +52,7 @@ fn run_plugin(exec: &Map, settings: &ClientSettings) -> CommandResult<Map> {
         spec["cluster"] = cluster_info(settings);
     }
     let info = serde_json::json!({"kind": "ExecCredential", "apiVersion": version, "spec": spec});
+    settings.plugin_policy.check_plugin(command).map_err(exec_error)?;
     let mut process = Command::new(command);
     for argument in exec.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
         process.arg(argument);

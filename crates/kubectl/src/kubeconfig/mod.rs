@@ -6,19 +6,17 @@ mod client_config;
 mod config_files;
 mod exec_credential;
 mod load;
-mod oidc;
 mod validate;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use api::{Map, Value};
 
-pub use client_config::{ClientSettings, ConfigOverrides, resolve_settings, select_namespace};
+pub use client_config::{ClientSettings, ConfigOverrides, resolve_settings, select_namespace, selected_user};
 pub use config_files::{modify_config, redact_entry};
 pub use exec_credential::load_exec_credentials;
 pub use load::LoadingRules;
 use load::load_file;
-pub use oidc::load_oidc_token;
 
 /// The merged content of kubeconfig files.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,13 +1,24 @@
 //! kustomize: builds the objects of a kustomization directory.
+//!
+//! A directory's resources are read, generated and then transformed in the order of upstream's transformers; a base is
+//! built first and becomes resources of its overlay. Hashes and references to names come last, over everything. Remote
+//! bases, plug-ins, Helm charts, `vars`, `crds` and schemas of one's own are refused by name.
+
+mod accumulate;
+mod field_specs;
+mod generators;
+mod kustomization;
+mod name_references;
+mod patches;
+mod replacements;
+mod resources;
+mod sort_order;
+mod strategic_merge;
+mod transformers;
 
 use api::Value;
 
-use crate::errors::CommandResult;
-
-/// Builds a directory.
-pub fn build_directory(_directory: &str) -> CommandResult<Vec<Value>> {
-    crate::bail!("kustomize is not supported by this kubectl")
-}
+pub use accumulate::build_directory;
 
 /// The documents as a YAML stream.
 pub fn render_documents(documents: &[Value]) -> String {

@@ -132,3 +132,14 @@ pub fn go_syntax(value: &Value) -> String {
         other => other.to_string(),
     }
 }
+
+/// A list as Go's types print it: kind first, and no items as null.
+pub fn typed_list(list: &Value, kind: &str) -> Value {
+    let mut items = list.get("items").cloned().unwrap_or_default();
+    if items.as_array().is_some_and(Vec::is_empty) {
+        items = Value::Null;
+    }
+    let version = list.get("apiVersion").cloned().unwrap_or_default();
+    let metadata = list.get("metadata").cloned().unwrap_or_default();
+    serde_json::json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items})
+}

@@ -11,7 +11,8 @@ use std::cell::Cell;
 use api::{Value, json::go_quote};
 
 pub use custom_columns::CustomColumns;
-pub use json_format::{indent_json, typed_value};
+pub use json_format::{format_json, indent_json, typed_list, typed_value};
+pub use kyaml::format_kyaml;
 pub use sorter::sort_values;
 pub use table::{TableOptions, TablePrinter, format_labels};
 
@@ -117,7 +118,9 @@ impl ObjectPrinter {
             return Ok(());
         };
         let mut object = object.clone();
-        if !self.show_managed_fields {
+        // Templates see all fields.
+        let filters = matches!(format, PrintFormat::Json | PrintFormat::Yaml | PrintFormat::Kyaml);
+        if filters && !self.show_managed_fields {
             omit_managed_fields(&mut object);
         }
         match format {

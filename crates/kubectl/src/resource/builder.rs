@@ -9,12 +9,12 @@ use super::{
         set_type_meta, split_pair, split_types,
     },
     file_arguments::expand_files,
-    manifest::{check_decodable, check_object_kind, decode_manifest, split_documents},
 };
 use crate::{
     discovery::RestMapping,
     errors::{CommandError, CommandResult},
     files,
+    manifest::{check_decodable, check_object_kind, decode_manifest, split_documents},
     object::{self, ObjectFields},
     rest::RestRequest,
     session::Session,

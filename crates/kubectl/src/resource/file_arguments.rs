@@ -61,7 +61,7 @@ fn walk_directory(directory: &str, recursive: bool, files: &mut Vec<String>) -> 
 }
 
 /// The files that match a shell pattern, sorted.
-fn match_pattern(pattern: &str) -> Vec<String> {
+pub fn match_pattern(pattern: &str) -> Vec<String> {
     if !pattern.contains(['*', '?', '[']) {
         return Vec::new();
     }

@@ -3,17 +3,16 @@
 mod builder;
 mod builder_parts;
 mod file_arguments;
-mod manifest;
 mod request_options;
 
 use api::Value;
 
 pub use builder::ResourceBuilder;
 pub use builder_parts::{BuildResult, set_type_meta};
-pub use file_arguments::matches_name;
-pub use manifest::Validation;
+pub use file_arguments::{match_pattern, matches_name};
 pub use request_options::{DryRun, PatchKind, RequestOptions};
 
+pub use crate::manifest::{Validation, check_object_kind, decode_documents};
 use crate::{
     discovery::RestMapping,
     errors::CommandResult,

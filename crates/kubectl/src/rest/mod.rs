@@ -29,7 +29,7 @@ pub use response::{BodyStream, RestResponse};
 
 use crate::{
     errors::{CommandError, CommandResult, ConnectionError},
-    kubeconfig::{ClientSettings, load_exec_credentials, load_oidc_token},
+    kubeconfig::{ClientSettings, load_exec_credentials},
     output::write_err,
 };
 
@@ -61,7 +61,6 @@ pub struct RestClient {
 impl RestClient {
     /// A client with the credentials of the settings; `command` is the name of the command for the server's logs.
     pub fn new(mut settings: ClientSettings, command: &str, level: LogLevel) -> CommandResult<Self> {
-        load_oidc_token(&mut settings)?;
         load_exec_credentials(&mut settings)?;
         let dialer = Dialer::new(&settings)?;
         let headers = request::client_headers(&settings, command);
@@ -141,13 +140,34 @@ impl RestClient {
         Ok(BodyStream::new(body, deadline.map(|nanos| Instant::now() + Duration::from_nanos(nanos))))
     }
 
-    async fn exchange(&self, request: &RestRequest) -> CommandResult<http::Response<Incoming>> {
-        let pooled = {
-            let mut idle = self.idle.borrow_mut();
-            idle.retain(|connection| !connection.is_closed());
-            idle.iter().position(ClientConnection::is_ready).map(|at| idle.remove(at))
+    /// Sends a request that asks for another protocol, on a connection of its own.
+    pub async fn send_upgrade(&self, request: &RestRequest) -> CommandResult<http::Response<Incoming>> {
+        let dialed = self.dialer.connect(true).await.map_err(|cause| self.broken(request, &cause.to_string()))?;
+        let mut connection = dialed;
+        self.deliver(&mut connection, request).await
+    }
+
+    /// Sends a request of somebody else with the client's credentials; its own headers win, warnings are left to it.
+    pub async fn forward(&self, request: &RestRequest) -> CommandResult<http::Response<Incoming>> {
+        let mut connection = match self.take_idle() {
+            Some(connection) => connection,
+            None => self.connect(request).await?,
         };
-        let mut connection = match pooled {
+        let message = self.build_message(request, &self.url_of(request))?;
+        let response = connection.send(message).await.map_err(|error| self.broken(request, &error.to_string()));
+        self.idle.borrow_mut().push(connection);
+        response
+    }
+
+    /// A connection that is ready for a request.
+    fn take_idle(&self) -> Option<ClientConnection> {
+        let mut idle = self.idle.borrow_mut();
+        idle.retain(|connection| !connection.is_closed());
+        idle.iter().position(ClientConnection::is_ready).map(|at| idle.remove(at))
+    }
+
+    async fn exchange(&self, request: &RestRequest) -> CommandResult<http::Response<Incoming>> {
+        let mut connection = match self.take_idle() {
             Some(connection) => connection,
             None => self.connect(request).await?,
         };
@@ -185,7 +205,11 @@ impl RestClient {
         url: &str,
     ) -> CommandResult<http::Request<http_body_util::Full<Bytes>>> {
         let mut message = http::Request::builder().method(request.method.clone()).uri(url);
-        for (name, value) in self.headers.iter().chain(&request.headers) {
+        let own = self
+            .headers
+            .iter()
+            .filter(|(name, _)| !request.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+        for (name, value) in own.chain(&request.headers) {
             message = message.header(name.as_str(), value.as_str());
         }
         let body = request.body.clone().unwrap_or_default();

@@ -154,6 +154,26 @@ impl BodyStream {
         }
     }
 
+    /// Waits for the next line with its line break; a long line comes in parts. `None` at the end.
+    pub async fn next_log_line(&mut self) -> CommandResult<Option<Bytes>> {
+        const LONG: usize = 1 << 20;
+        let mut searched = 0;
+        loop {
+            if let Some(at) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.buffer.split_to(searched + at + 1).freeze()));
+            }
+            searched = self.buffer.len();
+            if searched >= LONG {
+                return Ok(Some(self.buffer.split().freeze()));
+            }
+            match self.next_bytes().await? {
+                Some(bytes) => self.buffer.extend_from_slice(&bytes),
+                None if self.buffer.is_empty() => return Ok(None),
+                None => return Ok(Some(self.buffer.split().freeze())),
+            }
+        }
+    }
+
     /// Waits for the next watch event, at most `limit`; `None` at the end or after the limit.
     pub fn next_event(&mut self, limit: Option<std::time::Duration>) -> CommandResult<Option<Value>> {
         let line = block_on(async {

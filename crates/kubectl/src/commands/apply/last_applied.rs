@@ -3,8 +3,8 @@
 use api::Value;
 
 use crate::{
-    commands::create::{LAST_APPLIED, last_applied_text},
     errors::{CommandError, CommandResult},
+    last_applied::{LAST_APPLIED, last_applied_text},
     object::ObjectFields,
     output::write_out,
     printers::{ObjectPrinter, indent_json},

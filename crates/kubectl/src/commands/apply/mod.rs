@@ -1,5 +1,6 @@
 //! `kubectl apply`
 
+mod apply_set;
 mod last_applied;
 mod patcher;
 mod prune;
@@ -7,13 +8,15 @@ mod server_side;
 
 use api::{Value, json::go_quote};
 
+use apply_set::ApplySet;
 pub use last_applied::{
     run_edit as run_edit_last_applied, run_set as run_set_last_applied, run_view as run_view_last_applied,
 };
-pub use patcher::{ApplyPatch, apply_locally};
+pub use patcher::{ApplyPatch, PatchSource, apply_locally, compute_patch};
+pub use prune::{find_prunable, prune_namespaces_note};
 
 use crate::{
-    commands::{create::set_last_applied, delete::propagation_of},
+    commands::delete::propagation_of,
     errln,
     errors::{CommandError, CommandResult},
     object::ObjectFields,
@@ -73,7 +76,8 @@ pub fn run(session: &Session) -> CommandResult {
     builder.select_all = false;
     builder.validation = validation;
     check_flags(session, server_side, force_conflicts, dry_run)?;
-    let allowlist = prune::parse_allowlist(session)?;
+    let apply_set = ApplySet::from_session(session)?;
+    let allowlist = if apply_set.is_some() { Vec::new() } else { prune::parse_allowlist(session)? };
     let options = RequestOptions {
         dry_run,
         field_manager,
@@ -82,7 +86,7 @@ pub fn run(session: &Session) -> CommandResult {
     };
     let mut run =
         ApplyRun { session, dry_run, options, server_side, printer, visited: Vec::new(), namespaces: Vec::new() };
-    run.apply_all(&builder, allowlist, &cascade)
+    run.apply_all(&builder, apply_set, allowlist, &cascade)
 }
 
 fn check_flags(session: &Session, server_side: bool, force_conflicts: bool, dry_run: DryRun) -> CommandResult {
@@ -103,10 +107,20 @@ fn check_flags(session: &Session, server_side: bool, force_conflicts: bool, dry_
     if all && !selector.is_empty() {
         crate::bail!("cannot set --all and --selector at the same time");
     }
-    if flags.bool("prune") && !all && selector.is_empty() {
+    if flags.changed("applyset") && !apply_sets_enabled() {
+        crate::bail!("unknown flag: --applyset\nSee 'kubectl apply --help' for usage.");
+    }
+    let prunes_by_annotation = flags.bool("prune") && !flags.changed("applyset");
+    if flags.bool("prune") && flags.bool("force") {
+        crate::bail!("--force cannot be used with --prune");
+    }
+    if prunes_by_annotation && !all && selector.is_empty() {
         crate::bail!(
             "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector"
         );
+    }
+    if prunes_by_annotation && server_side {
+        crate::bail!("--prune is in alpha and doesn't currently work on objects created by server-side apply");
     }
     if !flags.string("subresource").is_empty() && !server_side {
         crate::bail!("--subresource can only be specified for --server-side");
@@ -114,17 +128,27 @@ fn check_flags(session: &Session, server_side: bool, force_conflicts: bool, dry_
     Ok(())
 }
 
+/// Whether the environment turns on ApplySets, which are alpha.
+fn apply_sets_enabled() -> bool {
+    std::env::var("KUBECTL_APPLYSET").is_ok_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
 impl ApplyRun<'_> {
     fn apply_all(
         &mut self,
         builder: &ResourceBuilder,
+        mut apply_set: Option<ApplySet>,
         allowlist: Vec<prune::PruneKind>,
         cascade: &str,
     ) -> CommandResult {
-        let result = builder.build(self.session)?;
+        let mut result = builder.build(self.session)?;
         let mut errors = result.errors;
         if result.infos.is_empty() && errors.is_empty() {
             crate::bail!("no objects passed to apply");
+        }
+        if let Some(set) = &mut apply_set {
+            result.infos.iter_mut().try_for_each(|info| set.add_label(info))?;
+            set.prepare(self, &result.infos)?;
         }
         let mut applied = Vec::new();
         for info in result.infos {
@@ -137,7 +161,9 @@ impl ApplyRun<'_> {
         if !self.printer.is_message() && !self.printer.prints_names() {
             self.print_objects(&applied)?;
         }
-        if self.session.flags.bool("prune") {
+        if let Some(set) = &apply_set {
+            set.prune(self, cascade)?;
+        } else if self.session.flags.bool("prune") {
             prune::prune(self, allowlist, cascade)?;
         }
         Ok(())
@@ -191,14 +217,14 @@ impl ApplyRun<'_> {
         };
         info.refresh(current);
         self.mark_visited(&info);
-        if info.object.map("metadata.annotations").is_none_or(|map| !map.contains_key(super::create::LAST_APPLIED)) {
+        if info.object.map("metadata.annotations").is_none_or(|map| !map.contains_key(crate::object::LAST_APPLIED)) {
             errln!(
                 "Warning: resource {}/{} is missing the {} annotation which is required by kubectl apply. kubectl apply should \
                  only be used on resources created declaratively by either kubectl create --save-config or kubectl apply. The \
                  missing annotation will be patched automatically.",
                 info.mapping.resource,
                 info.name,
-                super::create::LAST_APPLIED
+                crate::object::LAST_APPLIED
             );
         }
         let patch = patcher::patch_object(self, &mut info, &manifest)?;
@@ -208,7 +234,7 @@ impl ApplyRun<'_> {
     }
 
     fn create(&mut self, mut info: ResourceInfo) -> CommandResult<ResourceInfo> {
-        set_last_applied(&mut info.object);
+        crate::last_applied::set_last_applied(&mut info.object);
         prune_nulls(&mut info.object);
         if self.dry_run != DryRun::Client {
             let created = info.create(self.session.client()?, &info.object, &self.options);

@@ -4,8 +4,8 @@ use api::Value;
 
 use super::{ApplyRun, describe_info};
 use crate::{
-    commands::create::{LAST_APPLIED, set_last_applied},
     errors::{CommandError, CommandResult},
+    last_applied::{LAST_APPLIED, set_last_applied},
     merge_patch::{three_way_merge, three_way_strategic, type_of_object},
     object::ObjectFields,
     resource::{DryRun, PatchKind, ResourceInfo},
@@ -21,10 +21,26 @@ pub struct ApplyPatch {
 
 const MAX_RETRIES: usize = 5;
 
+/// What the manifest is compared as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchSource {
+    /// With the annotation that apply keeps.
+    Annotated,
+    /// Without it.
+    Manifest,
+}
+
 /// Computes the patch from the current object to the manifest.
-pub fn compute_patch(current: &Value, manifest: &Value) -> CommandResult<ApplyPatch> {
+pub fn compute_patch(current: &Value, manifest: &Value, source: PatchSource) -> CommandResult<ApplyPatch> {
     let mut modified = manifest.clone();
-    set_last_applied(&mut modified);
+    match source {
+        PatchSource::Annotated => set_last_applied(&mut modified),
+        PatchSource::Manifest => {
+            if let Some(annotations) = modified.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+                annotations.remove(LAST_APPLIED);
+            }
+        }
+    }
     let annotation = current.map("metadata.annotations").and_then(|map| map.get(LAST_APPLIED)).and_then(Value::as_str);
     let original: Value = match annotation {
         Some(text) => serde_json::from_str(text)
@@ -45,7 +61,7 @@ pub fn patch_object(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -
     let client = run.session.client()?;
     let mut tries = 0;
     loop {
-        let computed = compute_patch(&info.object, manifest)?;
+        let computed = compute_patch(&info.object, manifest, PatchSource::Annotated)?;
         if computed.patch == serde_json::json!({}) {
             return Ok(computed.patch);
         }

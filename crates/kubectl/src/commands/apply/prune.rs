@@ -2,10 +2,7 @@
 
 use super::ApplyRun;
 use crate::{
-    commands::{
-        create::LAST_APPLIED,
-        delete::{DeleteOptions, delete_object},
-    },
+    commands::delete::{DeleteOptions, delete_object},
     discovery::RestMapping,
     errors::{CommandError, CommandResult},
     object::ObjectFields,
@@ -119,6 +116,36 @@ fn prune_kind(run: &ApplyRun, kind: &PruneKind, namespace: &str, cascade: &str) 
     Ok(())
 }
 
+/// Says that cluster-wide kinds will not be pruned by default one day.
+pub fn prune_namespaces_note(session: &Session) {
+    if session.flags.strings("prune-allowlist").is_empty() {
+        crate::rest::log_line(
+            'W',
+            "prune.go:94",
+            "Deprecated: kubectl apply will no longer prune non-namespaced resources by default when used with the \
+             --namespace flag in a future release. To preserve the current behaviour, list the resources you want to \
+             target explicitly in the --prune-allowlist flag.",
+        );
+    }
+}
+
+/// All objects that `--prune` would delete.
+pub fn find_prunable(session: &Session, namespaces: &[String], visited: &[String]) -> CommandResult<Vec<ResourceInfo>> {
+    let mut found = Vec::new();
+    let kinds = parse_allowlist(session)?;
+    for kind in kinds.iter().filter(|kind| kind.namespaced) {
+        let mapping = session.mapping_for_kind(&kind.group, &kind.version, &kind.kind)?;
+        for namespace in namespaces {
+            found.extend(find_pruned(session, &mapping, namespace, visited)?);
+        }
+    }
+    for kind in kinds.iter().filter(|kind| !kind.namespaced) {
+        let mapping = session.mapping_for_kind(&kind.group, &kind.version, &kind.kind)?;
+        found.extend(find_pruned(session, &mapping, "", visited)?);
+    }
+    Ok(found)
+}
+
 /// The objects of a kind that were applied before and are not visited now.
 pub fn find_pruned(
     session: &Session,
@@ -134,7 +161,7 @@ pub fn find_pruned(
     };
     let mut out = Vec::new();
     for item in list.list("items") {
-        let applied = item.map("metadata.annotations").is_some_and(|map| map.contains_key(LAST_APPLIED));
+        let applied = item.map("metadata.annotations").is_some_and(|map| map.contains_key(crate::object::LAST_APPLIED));
         if !applied || visited.iter().any(|uid| uid == item.text("metadata.uid")) {
             continue;
         }

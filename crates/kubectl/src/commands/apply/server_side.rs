@@ -4,9 +4,9 @@ use api::Value;
 
 use super::{ApplyRun, warn_if_deleting};
 use crate::{
-    commands::create::{LAST_APPLIED, last_applied_text},
     errln,
     errors::{CommandError, CommandResult},
+    last_applied::{LAST_APPLIED, last_applied_text},
     object::{self, ObjectFields},
     resource::{DryRun, PatchKind, RequestOptions, ResourceInfo},
 };

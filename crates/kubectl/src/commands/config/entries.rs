@@ -66,15 +66,16 @@ pub fn run_set_cluster(session: &Session) -> CommandResult {
     let mut changed = config.clone();
     let entry = changed.clusters.entry(name.clone()).or_default();
     set_text(entry, session, "server", "server");
+    if flags.changed("server") {
+        entry.remove("tls-server-name");
+    }
     set_text(entry, session, "tls-server-name", "tls-server-name");
-    if flags.changed("insecure-skip-tls-verify") {
-        if flags.bool("insecure-skip-tls-verify") {
-            entry.insert("insecure-skip-tls-verify".into(), true.into());
-            entry.remove("certificate-authority");
-            entry.remove("certificate-authority-data");
-        } else {
-            entry.remove("insecure-skip-tls-verify");
-        }
+    // Upstream drops the setting unless the flag repeats it.
+    entry.remove("insecure-skip-tls-verify");
+    if flags.bool("insecure-skip-tls-verify") {
+        entry.insert("insecure-skip-tls-verify".into(), true.into());
+        entry.remove("certificate-authority");
+        entry.remove("certificate-authority-data");
     }
     if flags.changed("certificate-authority") {
         set_file(entry, session, "certificate-authority")?;

@@ -22,29 +22,6 @@ use crate::{
 
 pub use simple::{parse_label_selector, parse_resource_list};
 
-pub use crate::object::LAST_APPLIED;
-
-/// The content of the last-applied annotation for an object.
-pub fn last_applied_text(object: &Value) -> String {
-    let mut object = object.clone();
-    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.remove(LAST_APPLIED);
-    }
-    format!("{}\n", api::json::escape_html(object.to_string()))
-}
-
-/// Sets the last-applied annotation.
-pub fn set_last_applied(object: &mut Value) {
-    // The annotations are part of the saved object even when they are empty.
-    if object.pointer("/metadata/annotations").is_none_or(Value::is_null) {
-        object::set_path(object, "metadata.annotations", serde_json::json!({}));
-    }
-    let text = last_applied_text(object);
-    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.insert(LAST_APPLIED.to_owned(), text.into());
-    }
-}
-
 /// Creates the objects of files.
 pub fn run_files(session: &Session) -> CommandResult {
     let flags = &session.flags;
@@ -79,7 +56,7 @@ pub fn run_files(session: &Session) -> CommandResult {
     let mut count = 0;
     builder.visit(session, &mut |mut info| {
         if flags.bool("save-config") {
-            set_last_applied(&mut info.object);
+            crate::last_applied::set_last_applied(&mut info.object);
         }
         super::record::record_command(session, &mut info.object);
         if dry_run != DryRun::Client {
@@ -169,7 +146,7 @@ impl<'a> Generator<'a> {
     pub fn finish(&self, mut object: Value, resource: &str, namespaced: bool, failure: &str) -> CommandResult {
         if self.session.flags.bool("save-config") {
             let mut typed = crate::printers::typed_value(&object);
-            set_last_applied(&mut typed);
+            crate::last_applied::set_last_applied(&mut typed);
             object = typed;
         }
         if self.dry_run == DryRun::Client {

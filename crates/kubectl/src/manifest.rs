@@ -154,3 +154,12 @@ pub fn check_decodable(object: &Value, source: &str) -> CommandResult {
     api::decode::canonicalize_metadata(&mut copy).map_err(|error| wrong(error.to_string()))?;
     Ok(())
 }
+
+/// Decodes all documents of a stream.
+pub fn decode_documents(bytes: &[u8], source: &str) -> CommandResult<Vec<Value>> {
+    let mut objects = Vec::new();
+    for document in split_documents(bytes) {
+        objects.extend(decode_manifest(&document, source)?);
+    }
+    Ok(objects)
+}
