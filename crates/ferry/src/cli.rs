@@ -5,9 +5,11 @@ use std::{path::Path, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    arguments::{DownArguments, StatusArguments, UpArguments},
+    arguments::{DownArguments, JoinArguments, NodeArguments, StatusArguments, TokenArguments, UpArguments},
     caller::CallingUser,
-    down, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, screen, status, store_commands, up,
+    down, image_commands, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, node_commands,
+    own_runtime, screen, status, store_commands, token_commands,
+    up::{self, StartArguments},
 };
 
 /// Kubernetes in one binary.
@@ -25,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo ferry up --install-runtime     first start on a fresh Debian or Ubuntu
   kubectl get nodes                   the cluster is your kubeconfig's current context
+  sudo ferry token create             print the command that makes another machine a node
   sudo ferry status                   what runs, where things are, what is wrong
   sudo ferry down                     stop everything; the cluster's objects stay for the next up
   sudo ferry down --purge             stop everything and forget the cluster";
@@ -32,9 +35,14 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Subcommands {
     Up(UpArguments),
+    Join(JoinArguments),
+    Token(TokenArguments),
+    Node(NodeArguments),
     Status(StatusArguments),
     Down(DownArguments),
     Store(store_commands::StoreCommands),
+    Image(image_commands::ImageArguments),
+    ContainerRuntime(own_runtime::ContainerRuntimeArguments),
     KubeApiserver(KubeApiserverArguments),
     KubeControllerManager(KubeControllerManagerArguments),
     KubeProxy(KubeProxyArguments),
@@ -94,6 +102,9 @@ fn run_kubectl(arguments: &[String]) -> ExitCode {
 
 /// Parses the arguments, does what they say, and turns the outcome into an exit code.
 pub fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == runtime::LAUNCHER_NAME) {
+        return runtime::run_launcher();
+    }
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     if let Some(code) = started_as_cni_plugin() {
@@ -112,10 +123,15 @@ pub fn main() -> ExitCode {
         None => {}
     }
     let outcome = match CommandLine::parse().command {
-        Subcommands::Up(arguments) => up::run_up(arguments, CallingUser::from_environment()),
+        Subcommands::Up(arguments) => up::run_up(StartArguments::Up(arguments), CallingUser::from_environment()),
+        Subcommands::Join(arguments) => up::run_up(StartArguments::Join(arguments), CallingUser::from_environment()),
+        Subcommands::Token(arguments) => token_commands::run_token_command(arguments),
+        Subcommands::Node(arguments) => node_commands::run_node_command(arguments),
         Subcommands::Status(arguments) => status::run_status(arguments),
         Subcommands::Down(arguments) => down::run_down(arguments),
         Subcommands::Store(arguments) => store_commands::run_store_command(arguments),
+        Subcommands::Image(arguments) => image_commands::run_image_command(arguments),
+        Subcommands::ContainerRuntime(arguments) => own_runtime::run_container_runtime(arguments),
         Subcommands::KubeApiserver(arguments) => return kube_apiserver::run_command(arguments.arguments),
         Subcommands::KubeControllerManager(arguments) => {
             return kube_controller_manager::run_command(arguments.arguments);

@@ -7,24 +7,39 @@ use std::{
 };
 
 use anyhow::Context;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::{
+    core::v1::ConfigMap,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{Patch, PatchParams},
 };
 use network::{
     dns::{DnsOptions, DnsServer, DnsService},
     load_balancer::{LoadBalancerController, LoadBalancerPool},
+    overlay::{BACKEND_KEY, NETWORK_CONFIG_MAP, NetworkBackend, NodeRanges, Overlay, OverlayOptions},
     policy::{NetworkPolicyEngine, NetworkPolicyOptions},
     proxy::{ServiceProxy, ServiceProxyOptions},
 };
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 use sys::net::Ipv4Cidr;
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::{
+    net::{TcpListener, UdpSocket},
+    sync::watch,
+};
 
-use crate::{options::UpOptions, shutdown::ComponentSet};
+use crate::{
+    apply_object::{apply_object, role_ref, subject},
+    network as node_network,
+    options::UpOptions,
+    shutdown::ComponentSet,
+};
 
+/// The keys of the ranges of pods and services in the network's settings.
+pub const POD_CIDR_KEY: &str = "podCIDR";
+/// See [`POD_CIDR_KEY`].
+pub const SERVICE_CIDR_KEY: &str = "serviceCIDR";
 /// The cluster's domain.
 pub const CLUSTER_DOMAIN: &str = "cluster.local";
 /// The user of DNS servers and network policies.
@@ -59,13 +74,11 @@ impl DnsSockets {
 pub struct NetworkClients {
     /// That of the service proxy.
     pub proxy: Client,
-    /// That of the network policies.
-    pub policy: Client,
-    /// That of the DNS server and its service.
-    pub dns: Client,
+    /// That of DNS, network policies and overlay.
+    pub network: Client,
 }
 
-/// Starts service proxy and DNS server on this node.
+/// Starts overlay, service proxy, network policies and DNS server on this node.
 pub async fn start_node_network(
     options: &UpOptions,
     clients: NetworkClients,
@@ -73,7 +86,8 @@ pub async fn start_node_network(
     components: &mut ComponentSet,
 ) -> anyhow::Result<((), String)> {
     start_proxy(options, clients.proxy, components).await;
-    start_policies(options, clients.policy, components);
+    let ranges = start_overlay(options, clients.network.clone(), components);
+    start_policies(options, clients.network.clone(), ranges, components);
     let dns = DnsOptions {
         domain: CLUSTER_DOMAIN.into(),
         cluster_cidrs: vec![options.pod_cidr.into(), options.service_cidr.into()],
@@ -81,7 +95,7 @@ pub async fn start_node_network(
         resolv_conf: PathBuf::from(RESOLV_CONF),
     };
     components.start("DNS", |shutdown| async move {
-        let server = DnsServer::new(clients.dns, dns, (sockets.udp, sockets.tcp), shutdown.clone())?;
+        let server = DnsServer::new(clients.network, dns, (sockets.udp, sockets.tcp), shutdown.clone())?;
         Ok(server.run(shutdown).await?)
     });
     Ok(((), format!("services {}, DNS {}", options.service_cidr, dns_address(options.service_cidr))))
@@ -107,13 +121,50 @@ async fn start_proxy(options: &UpOptions, client: Client, components: &mut Compo
     });
 }
 
-fn start_policies(options: &UpOptions, client: Client, components: &mut ComponentSet) {
-    let policy = NetworkPolicyOptions {
-        node_name: options.node_name.clone(),
-        table_name: options.instance.policy_table(),
-        node_ranges: vec![options.pod_cidr.into()],
-    };
+/// Starts the overlay and writes the CNI configuration once the node has its ranges, and whenever they change. A runtime
+/// that others set up has a pod network of its own: its pods may have any address of the pod range.
+fn start_overlay(
+    options: &UpOptions,
+    client: Client,
+    components: &mut ComponentSet,
+) -> watch::Receiver<Option<NodeRanges>> {
+    if !options.runtime.is_own() {
+        let ranges = NodeRanges { pod_cidrs: vec![options.pod_cidr.into()], mtu: 0 };
+        return watch::Sender::new(Some(ranges)).subscribe();
+    }
+    let (sender, receiver) = watch::channel(None);
+    let overlay_options =
+        OverlayOptions { node_name: options.node_name.clone(), pod_network: node_network::pod_network_of(options) };
+    components.start("overlay", |shutdown| async move {
+        Overlay::new(client, overlay_options, sender, shutdown.clone()).run(shutdown).await;
+        Ok(())
+    });
+    let (instance, mut ranges) = (options.instance.clone(), receiver.clone());
+    components.start("CNI configuration", |shutdown| async move {
+        let write = async {
+            while ranges.changed().await.is_ok() {
+                if let Some(ranges) = ranges.borrow_and_update().clone() {
+                    node_network::write_conflist(&instance, &ranges)?;
+                }
+            }
+            anyhow::Ok(())
+        };
+        shutdown.run_until_cancelled(write).await.unwrap_or(Ok(()))
+    });
+    receiver
+}
+
+fn start_policies(
+    options: &UpOptions,
+    client: Client,
+    mut ranges: watch::Receiver<Option<NodeRanges>>,
+    components: &mut ComponentSet,
+) {
+    let (node_name, table_name) = (options.node_name.clone(), options.instance.policy_table());
     components.start("network policies", |shutdown| async move {
+        let known = async { ranges.wait_for(Option::is_some).await.ok().and_then(|ranges| ranges.clone()) };
+        let Some(Some(ranges)) = shutdown.run_until_cancelled(known).await else { return Ok(()) };
+        let policy = NetworkPolicyOptions { node_name, table_name, node_ranges: ranges.pod_cidrs };
         Ok(NetworkPolicyEngine::new(client, policy, shutdown.clone()).run(shutdown).await?)
     });
 }
@@ -156,28 +207,36 @@ pub async fn apply_network_rules(admin: &Client) -> kube::Result<()> {
         { "apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": read },
         { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read },
     ]);
-    let write_rules = json!([
+    let system_rules = json!([
+        { "apiGroups": [""], "resources": ["configmaps"], "verbs": read },
         { "apiGroups": [""], "resources": ["services"], "verbs": ["create"] },
         { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["create", "patch", "delete"] },
     ]);
-    let subjects = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": NETWORK_USER }]);
-    let role_ref = |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NETWORK_USER });
-    apply::<ClusterRole>(Api::all(admin.clone()), json!({ "rules": rules })).await?;
+    let subjects = json!([subject("User", NETWORK_USER)]);
+    let role_ref = |kind: &str| role_ref(kind, NETWORK_USER);
+    apply_object::<ClusterRole>(Api::all(admin.clone()), NETWORK_USER, json!({ "rules": rules })).await?;
     let binding = json!({ "roleRef": role_ref("ClusterRole"), "subjects": subjects });
-    apply::<ClusterRoleBinding>(Api::all(admin.clone()), binding).await?;
+    apply_object::<ClusterRoleBinding>(Api::all(admin.clone()), NETWORK_USER, binding).await?;
     let system = "kube-system";
-    apply::<Role>(Api::namespaced(admin.clone(), system), json!({ "rules": write_rules })).await?;
+    apply_object::<Role>(Api::namespaced(admin.clone(), system), NETWORK_USER, json!({ "rules": system_rules }))
+        .await?;
     let binding = json!({ "roleRef": role_ref("Role"), "subjects": subjects });
-    apply::<RoleBinding>(Api::namespaced(admin.clone(), system), binding).await
+    apply_object::<RoleBinding>(Api::namespaced(admin.clone(), system), NETWORK_USER, binding).await
 }
 
-/// Applies an object named after the user.
-async fn apply<K>(api: Api<K>, mut object: Value) -> kube::Result<()>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-{
-    object["apiVersion"] = K::api_version(&()).into();
-    object["kind"] = K::kind(&()).into();
-    object["metadata"] = json!({ "name": NETWORK_USER });
-    api.patch(NETWORK_USER, &PatchParams::apply("ferry").force(), &Patch::Apply(&object)).await.map(drop)
+/// Publishes the network's settings, which nodes that join and running overlays read.
+pub async fn apply_network_settings(options: &UpOptions, admin: &Client) -> kube::Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(admin.clone(), "kube-system");
+    let existing = api.get_opt(NETWORK_CONFIG_MAP).await?.and_then(|map| map.data?.remove(BACKEND_KEY));
+    let chosen = options.network_backend.map(|backend| backend.to_string());
+    let backend = chosen.or(existing).unwrap_or_else(|| NetworkBackend::default().to_string());
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NETWORK_CONFIG_MAP },
+        "data": {
+            BACKEND_KEY: backend,
+            POD_CIDR_KEY: options.pod_cidr.to_string(),
+            SERVICE_CIDR_KEY: options.service_cidr.to_string(),
+        },
+    });
+    api.patch(NETWORK_CONFIG_MAP, &PatchParams::apply("ferry").force(), &Patch::Apply(&map)).await.map(drop)
 }

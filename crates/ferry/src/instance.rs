@@ -13,11 +13,12 @@ use sha2::{Digest, Sha256};
 use crate::arguments::DATA_DIR;
 
 /// Entries of a data directory.
-const ENTRIES: [&str; 14] = [
+const ENTRIES: [&str; 15] = [
     "admin.kubeconfig",
     "certs.d",
     "cni",
     "containerd",
+    "runtime",
     "ferry.log",
     "ferry.pid",
     "images",
@@ -159,6 +160,11 @@ impl ClusterInstance {
         self.data.join("admin.kubeconfig")
     }
 
+    /// Directories of local-path volumes.
+    pub fn local_volumes(&self) -> PathBuf {
+        self.data.join("local-path")
+    }
+
     /// The kubelet's pod directories.
     pub fn kubelet(&self) -> PathBuf {
         self.data.join("kubelet")
@@ -204,7 +210,17 @@ impl ClusterInstance {
         self.containerd().join("containerd.sock")
     }
 
-    /// The same as a CRI endpoint.
+    /// Everything of the runtime in this program.
+    pub fn runtime(&self) -> PathBuf {
+        self.data.join("runtime")
+    }
+
+    /// The CRI endpoint of the runtime in this program.
+    pub fn runtime_endpoint(&self) -> String {
+        format!("unix://{}", self.runtime().join("cri.sock").display())
+    }
+
+    /// The CRI endpoint of the cluster's own containerd.
     pub fn own_endpoint(&self) -> String {
         format!("unix://{}", self.containerd_socket().display())
     }

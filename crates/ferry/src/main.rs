@@ -4,8 +4,10 @@
 //! own one thing that a cluster needs: certificates, kubeconfig, container runtime, network. `kube_apiserver` is the
 //! program under that component's name.
 
+mod apply_object;
 mod arguments;
 mod atomic;
+mod bootstrap_token;
 mod build_info;
 mod caller;
 mod certificate_renewal;
@@ -16,16 +18,24 @@ mod component_serving;
 mod containerd;
 mod down;
 mod flags;
+mod image_commands;
 mod instance;
+mod join;
+mod join_target;
 mod kube_apiserver;
 mod kube_controller_manager;
 mod kube_proxy;
 mod kube_scheduler;
 mod kubeconfig;
+mod local_path;
 mod log;
+mod metrics_api;
 mod network;
+mod node_commands;
+mod node_components;
 mod node_readiness;
 mod options;
+mod own_runtime;
 mod pidfile;
 mod pki;
 mod preflight;
@@ -39,6 +49,7 @@ mod status;
 mod steps;
 mod storage;
 mod store_commands;
+mod token_commands;
 mod up;
 mod user_error;
 

@@ -4,9 +4,12 @@
 use std::{fs, io, path::Path};
 
 use anyhow::Context;
-use network::pod_network::{self, PodNetwork};
+use network::{
+    overlay::NodeRanges,
+    pod_network::{self, PodNetwork},
+};
 use serde_json::json;
-use sys::net::{self, IpCidr, Ipv4Cidr};
+use sys::net::{self, IpCidr};
 
 use crate::{atomic, instance::ClusterInstance, options::UpOptions, state::InstanceState};
 
@@ -19,9 +22,6 @@ pub fn set_up(options: &UpOptions, state: &mut InstanceState) -> anyhow::Result<
     let directory = instance.cni();
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     link_plugins(instance)?;
-    let file = directory.join("10-ferry.conflist");
-    let text = render_conflist(instance, options.pod_cidr, uplink_mtu());
-    atomic::write_file(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
     state.pod_cidr = Some(options.pod_cidr.to_string());
     state.service_cidr = Some(options.service_cidr.to_string());
     state.save(instance)?;
@@ -40,7 +40,6 @@ pub fn pod_network_of(options: &UpOptions) -> PodNetwork {
     PodNetwork {
         table_name: options.instance.nft_table(),
         pod_cidr: options.pod_cidr.into(),
-        node_cidr: options.pod_cidr.into(),
         service_cidr: options.service_cidr.into(),
         node_ip: options.node_ip,
         overlay_link: options.instance.overlay_link(),
@@ -79,26 +78,26 @@ fn enable_forwarding(instance: &ClusterInstance, state: &mut InstanceState) -> a
     Ok(())
 }
 
-/// Packets on the bridge need not be larger than what the link to the world carries.
-fn uplink_mtu() -> Option<u32> {
-    let route = net::list_default_routes().ok()?.into_iter().next()?;
-    net::list_links().ok()?.into_iter().find(|link| link.index == route.link).map(|link| link.mtu)
+/// Writes the CNI configuration for the node's ranges: from then on the runtime can start pods.
+pub fn write_conflist(instance: &ClusterInstance, ranges: &NodeRanges) -> anyhow::Result<()> {
+    let file = instance.cni().join("10-ferry.conflist");
+    let text = render_conflist(instance, ranges);
+    atomic::write_file(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())
 }
 
-fn render_conflist(instance: &ClusterInstance, pods: Ipv4Cidr, mtu: Option<u32>) -> String {
-    let mut link = json!({
+fn render_conflist(instance: &ClusterInstance, ranges: &NodeRanges) -> String {
+    let subnets: Vec<_> = ranges.pod_cidrs.iter().map(|cidr| json!([{ "subnet": cidr.to_string() }])).collect();
+    let link = json!({
         "type": "ptp",
         "ipMasq": false,
         "ipam": {
             "type": "host-local",
-            "ranges": [[{ "subnet": pods.to_string() }]],
+            "ranges": subnets,
             "dataDir": instance.ipam(),
             "routes": [{ "dst": "0.0.0.0/0" }],
         },
+        "mtu": ranges.mtu,
     });
-    if let Some(mtu) = mtu {
-        link["mtu"] = mtu.into();
-    }
     let ports = json!({ "type": "portmap", "capabilities": { "portMappings": true } });
     let list = json!({ "cniVersion": "1.0.0", "name": instance.bridge(), "plugins": [link, ports] });
     format!("{list:#}\n")
@@ -140,12 +139,13 @@ pub fn tear_down(instance: &ClusterInstance, state: &mut InstanceState) -> anyho
     Ok(removed)
 }
 
-/// The ports of the bridge, then the bridge.
+/// The overlay's link, the ports of the bridge, then the bridge.
 fn own_links(instance: &ClusterInstance) -> io::Result<Vec<String>> {
     let links = net::list_links()?;
-    let Some(bridge) = links.iter().find(|link| link.name == instance.bridge()) else { return Ok(Vec::new()) };
-    let ports = links.iter().filter(|link| link.master == Some(bridge.index));
-    Ok(ports.chain([bridge]).map(|link| link.name.clone()).collect())
+    let overlay = links.iter().filter(|link| link.name == instance.overlay_link());
+    let bridge = links.iter().find(|link| link.name == instance.bridge());
+    let ports = links.iter().filter(|link| bridge.is_some_and(|bridge| link.master == Some(bridge.index)));
+    Ok(overlay.chain(ports).chain(bridge).map(|link| link.name.clone()).collect())
 }
 
 /// Removes CNI's records of sandboxes whose network was not given back, and of their loopback.
@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn the_cni_configuration_names_range_and_records() {
         let (_directory, instance) = instance();
-        let text = render_conflist(&instance, "10.42.0.0/24".parse().unwrap(), Some(1400));
+        let ranges = NodeRanges { pod_cidrs: vec!["10.42.0.0/24".parse().unwrap()], mtu: 1400 };
+        let text = render_conflist(&instance, &ranges);
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
         let link = &list["plugins"][0];
         assert_eq!(list["name"], instance.bridge());

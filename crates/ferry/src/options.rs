@@ -6,13 +6,22 @@ use std::{
 };
 
 use anyhow::Context;
+use network::overlay::NetworkBackend;
 use sys::net::Ipv4Cidr;
 
 use crate::{
-    arguments::UpArguments, caller::CallingUser, instance::ClusterInstance, pki::ClusterNames, state::InstanceState,
-    storage::StorageOptions, user_error::user_error,
+    arguments::{ContainerRuntimeName, JoinArguments, UpArguments},
+    caller::CallingUser,
+    instance::ClusterInstance,
+    join_target::{JoinCredentials, JoinTarget},
+    pki::ClusterNames,
+    state::InstanceState,
+    storage::StorageOptions,
+    user_error::user_error,
 };
 
+const JOIN_USAGE: &str = "Type what `ferry token create` printed on the first node: \
+    ferry join https://HOST:6443 --token TOKEN --ca-cert-hash sha256:HASH";
 /// The default endpoint of an external runtime.
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 
@@ -21,8 +30,17 @@ const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 pub enum RuntimeChoice {
     /// A containerd of the cluster's own.
     Own,
+    /// The runtime in this program.
+    Ferry,
     /// One that others started, at this endpoint.
     External(String),
+}
+
+impl RuntimeChoice {
+    /// Whether the cluster runs it, with a pod network of its own.
+    pub fn is_own(&self) -> bool {
+        !matches!(self, Self::External(_))
+    }
 }
 
 /// Everything that a start needs to know.
@@ -54,6 +72,8 @@ pub struct UpOptions {
     pub pod_cidr: Ipv4Cidr,
     /// The range of service addresses.
     pub service_cidr: Ipv4Cidr,
+    /// The way packets get from node to node; `None`: as before.
+    pub network_backend: Option<NetworkBackend>,
     /// The range of load balancer addresses; `None`: the nodes' own.
     pub load_balancer_range: Option<sys::net::IpCidr>,
     /// The port of the node's DNS server.
@@ -62,6 +82,8 @@ pub struct UpOptions {
     pub initializers: bool,
     /// Storage of objects.
     pub storage: StorageOptions,
+    /// The cluster that this node joins; `None`: this machine has the control plane.
+    pub join: Option<JoinTarget>,
 }
 
 impl UpOptions {
@@ -86,12 +108,33 @@ impl UpOptions {
             mirror_port: Some(arguments.mirror_port).filter(|port| *port != 0).or(state.mirror_port),
             pod_cidr: arguments.pod_cidr,
             service_cidr: arguments.service_cidr,
+            network_backend: arguments.network_backend,
             load_balancer_range: arguments.load_balancer_range,
             dns_port: arguments.dns_port,
             initializers: arguments.enable_initializers,
             storage: arguments.storage.clone(),
+            // A node that joined a cluster is started again as what it is.
+            join: state.joined_server.map(|server| JoinTarget { server, credentials: None }),
             instance,
         })
+    }
+
+    /// Resolves the command line of a node that joins a cluster. The ranges of pods and services are the cluster's.
+    pub fn resolve_join(arguments: &JoinArguments, caller: &CallingUser) -> anyhow::Result<Self> {
+        let mut options = Self::resolve(&arguments.up_arguments(), caller)?;
+        let credentials = match (&arguments.token, &arguments.ca_cert_hash) {
+            (Some(token), Some(hash)) => Some(JoinCredentials { token: token.clone(), ca_hash: hash.clone() }),
+            (None, None) => None,
+            _ => return Err(user_error("a token and a hash belong together", JOIN_USAGE)),
+        };
+        let known = options.join.take().map(|target| target.server);
+        let server = arguments.server.clone().map(|server| server.trim_end_matches('/').to_owned()).or(known);
+        let server = server.ok_or_else(|| user_error("which cluster?", JOIN_USAGE))?;
+        if !server.starts_with("https://") {
+            return Err(user_error(format!("{server:?} is not the URL of an API server"), JOIN_USAGE));
+        }
+        options.join = Some(JoinTarget { server, credentials });
+        Ok(options)
     }
 
     /// The names in the certificates.
@@ -119,7 +162,10 @@ impl UpOptions {
 fn runtime(arguments: &UpArguments, state: &InstanceState) -> RuntimeChoice {
     match &arguments.runtime_endpoint {
         Some(endpoint) => RuntimeChoice::External(endpoint.clone()),
-        None if arguments.install_runtime || state.own_runtime => RuntimeChoice::Own,
+        None if arguments.container_runtime == Some(ContainerRuntimeName::Ferry) => RuntimeChoice::Ferry,
+        None if arguments.install_runtime => RuntimeChoice::Own,
+        None if arguments.container_runtime.is_none() && state.ferry_runtime => RuntimeChoice::Ferry,
+        None if state.own_runtime => RuntimeChoice::Own,
         None => RuntimeChoice::External(CONTAINERD.into()),
     }
 }

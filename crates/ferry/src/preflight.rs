@@ -26,8 +26,16 @@ pub async fn check_machine(options: &UpOptions) -> anyhow::Result<()> {
     check_root()?;
     data_directory(&options.instance)?;
     not_running(&options.instance)?;
-    port_free("the API server's", "--port", options.bind_address, options.port)?;
     port_free("the kubelet's", "--kubelet-port", options.kubelet_address(), options.kubelet_port)?;
+    if options.join.is_none() {
+        control_plane(options).await?;
+    }
+    container_runtime(options).await
+}
+
+/// Refuses what the control plane cannot work with.
+async fn control_plane(options: &UpOptions) -> anyhow::Result<()> {
+    port_free("the API server's", "--port", options.bind_address, options.port)?;
     if options.port == options.kubelet_port {
         return Err(user_error(
             format!("API server and kubelet cannot share port {}", options.port),
@@ -38,8 +46,7 @@ pub async fn check_machine(options: &UpOptions) -> anyhow::Result<()> {
     Kubeconfig::read(&options.kubeconfig)?.check_place()?;
     pki::check_pki(&options.instance.pki())?;
     // A damaged store must be known before anything is started.
-    options.storage.check(&options.instance.store()).await?;
-    container_runtime(options).await
+    options.storage.check(&options.instance.store()).await
 }
 
 /// Refuses users other than root.
@@ -134,7 +141,7 @@ fn pod_range_free(options: &UpOptions) -> anyhow::Result<()> {
     if !(1..=28).contains(&pods.prefix) {
         return Err(user_error(
             format!("{pods} is too {} for pods", if pods.prefix == 0 { "large" } else { "small" }),
-            "Choose a --pod-cidr such as 10.42.0.0/24.",
+            "Choose a --pod-cidr such as 10.42.0.0/16.",
         ));
     }
     if pods.overlaps(&options.service_cidr) {
@@ -149,7 +156,8 @@ fn pod_range_free(options: &UpOptions) -> anyhow::Result<()> {
         let name = links.iter().find(|link| link.index == address.link).map_or("?", |link| &link.name);
         // The gateway address of a pod's own link, from before a restart.
         let is_pod_link = name.starts_with("veth") && address.prefix == 32;
-        if name != options.instance.bridge() && !is_pod_link && pods.overlaps(&network_of(ip, address.prefix)) {
+        let is_own = [options.instance.bridge(), options.instance.overlay_link()].iter().any(|own| own == name);
+        if !is_own && !is_pod_link && pods.overlaps(&network_of(ip, address.prefix)) {
             return Err(user_error(
                 format!("the pod range {pods} overlaps {ip}/{} of the link {name}", address.prefix),
                 "Choose another --pod-cidr.",
@@ -167,6 +175,7 @@ fn network_of(ip: Ipv4Addr, prefix: u8) -> Ipv4Cidr {
 async fn container_runtime(options: &UpOptions) -> anyhow::Result<()> {
     match &options.runtime {
         RuntimeChoice::External(endpoint) => runtime_check::connect_external(endpoint).await.map(drop),
+        RuntimeChoice::Ferry => Ok(()),
         RuntimeChoice::Own => {
             let missing = RuntimePrograms::missing();
             if missing.is_empty() || options.install && install::can_install(&missing)? {

@@ -1,49 +1,42 @@
 //! The cluster itself: store, API server, controllers, scheduler and kubelet in one process, started in that order and
 //! ended in the reverse one. Components reach the API server without a socket, each under its upstream identity.
 
-use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr},
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
-};
+use std::{fs, net::IpAddr, sync::Arc, time::SystemTime};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::Context;
 use apiserver::{
     AdmissionOptions, AggregationOptions, AuthenticationConfig, AuthorizationMode, AuthorizationOptions, CaBundle,
     ReloadOptions, Server, ServerOptions, User, WatchedFile,
 };
 use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
-use controllers::{ClusterSigningOptions, ControllerOptions, SigningKeyPair};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, runtime::wait::await_condition};
+use controllers::{ClusterSigningOptions, ControllerOptions, IpRange, NodeIpamOptions, SigningKeyPair};
+use kube::Client;
 use store::Store;
+use sys::net::Ipv4Cidr;
 use tokio::net::TcpListener;
 
 use crate::{
     certificate_renewal::run_renewal,
     cluster_network::{self, DnsSockets, NetworkClients, start_node_network},
-    containerd::Containerd,
     instance::CONTEXT,
+    join,
     kubeconfig::Kubeconfig,
-    network,
-    node_readiness::{node_readiness, ready_condition},
-    options::{RuntimeChoice, UpOptions},
+    local_path::{LOCAL_PATH_USER, apply_local_path_objects, start_local_path_provisioner},
+    metrics_api::{METRICS_USER, start_metrics_api},
+    node_components::{KubeletStart, container_runtime, wait_for_node},
+    options::UpOptions,
     pidfile::InstanceLock,
     pki::{self, ClusterPki},
-    preflight, runtime_check,
+    preflight,
     shutdown::ComponentSet,
     state::InstanceState,
     steps::StepReporter,
-    user_error::user_error,
 };
 
 /// The issuer of service account tokens.
 const TOKEN_ISSUER: &str = "https://kubernetes.default.svc";
-/// Time for the node to become Ready.
-const READY: Duration = Duration::from_secs(60);
-
+/// The prefix length of a node's pod range.
+const NODE_MASK_SIZE: u8 = 24;
 /// Runs the cluster until it is asked to end; `ready` is called once it is up.
 pub async fn run_cluster(
     options: &UpOptions,
@@ -57,7 +50,11 @@ pub async fn run_cluster(
     };
     lock.claim()?;
     let mut components = ComponentSet::new()?;
-    let outcome = match start_components(options, steps, &mut components).await {
+    let started = match &options.join {
+        None => start_components(options, steps, &mut components).await,
+        Some(target) => join::start_worker(options, target, steps, &mut components).await,
+    };
+    let outcome = match started {
         Ok(()) => {
             ready(steps);
             components.wait_for_shutdown().await
@@ -95,24 +92,29 @@ async fn start_components(
     let dns = in_process_client(&server, "dns", cluster_network::NETWORK_USER.into(), &[]);
     let admin = in_process_client(&server, "ferry", "kubernetes-admin".into(), &["system:masters"]);
     cluster_network::apply_network_rules(&admin).await.context("RBAC rules of the network")?;
+    cluster_network::apply_network_settings(options, &admin).await.context("settings of the network")?;
+    let address = format!("https://{}", std::net::SocketAddr::new(options.node_ip, options.port));
+    join::apply_bootstrap_objects(&admin, &address, &pki.ca).await.context("objects for nodes that join")?;
+    apply_local_path_objects(&admin).await.context("objects of the local-path provisioner")?;
+    let approver = admin.clone();
+    components.start("serving certificates", |shutdown| async move {
+        join::run_serving_approver(approver, shutdown).await;
+        Ok(())
+    });
     cluster_network::start_dns_service(options, dns.clone(), components);
     cluster_network::start_load_balancer(options, dns.clone(), components);
     let proxy = in_process_client(&server, "kube-proxy", "system:kube-proxy".into(), &[]);
-    let clients = NetworkClients { proxy, policy: dns.clone(), dns };
+    let clients = NetworkClients { proxy, network: dns };
     steps.step("network", start_node_network(options, clients, listeners.dns, components)).await?;
+    let provisioner = in_process_client(&server, "local-path", LOCAL_PATH_USER.into(), &[]);
+    start_local_path_provisioner(options, provisioner, components);
+    let metrics = in_process_client(&server, "metrics-server", METRICS_USER.into(), &[]);
+    start_metrics_api(options, &pki, &admin, metrics, components).await.context("metrics API")?;
     let client = in_process_client(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
-    let kubelet = KubeletStart { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
+    let tls = Arc::new(pki.certificates.kubelet_tls(&pki.ca)?);
+    let kubelet = KubeletStart { options, tls, endpoint: runtime, listener: listeners.kubelet };
     steps.step("kubelet", kubelet.start(client.clone(), components)).await?;
-
-    steps.begin("node Ready");
-    tokio::select! {
-        ready = node_ready(client, &options.node_name) => ready?,
-        ended = components.wait_for_shutdown() => {
-            ended?;
-            bail!("asked to end before the node was Ready");
-        }
-    }
-    steps.done(&format!("{} ({})", options.node_name, options.node_ip));
+    wait_for_node(options, client, steps, components).await?;
     steps.step("kubeconfig", write_kubeconfig(options, &pki, &mut state)).await
 }
 
@@ -152,62 +154,6 @@ async fn prepare_certificates(options: &UpOptions) -> anyhow::Result<(ClusterPki
         _ => format!("issued {}", if pki.issued.contains(&"ca") { "all".into() } else { pki.issued.join(", ") }),
     };
     Ok((pki, detail))
-}
-
-/// Finds or starts the runtime; returns its endpoint.
-async fn container_runtime(
-    options: &UpOptions,
-    state: &mut InstanceState,
-    components: &mut ComponentSet,
-) -> anyhow::Result<(String, String)> {
-    let instance = &options.instance;
-    state.node_name = Some(options.node_name.clone());
-    state.own_runtime = options.runtime == RuntimeChoice::Own;
-    let (endpoint, cri, found) = match &options.runtime {
-        RuntimeChoice::External(endpoint) => {
-            state.warnings.clear();
-            (endpoint.clone(), runtime_check::connect_external(endpoint).await?, true)
-        }
-        RuntimeChoice::Own => {
-            state.warnings = network::set_up(options, state)?;
-            let mut containerd = Containerd::new(instance)?;
-            let (cri, found) = containerd.ensure_running().await?;
-            containerd.load_pause(&cri).await?;
-            serve_mirror(options, state, components).await?;
-            components.start("containerd", |shutdown| containerd.run_supervised(shutdown));
-            let pod_network = network::pod_network_of(options);
-            components.start("pod network", |shutdown| async move { Ok(pod_network.run_repair(shutdown).await?) });
-            (instance.own_endpoint(), cri, found)
-        }
-    };
-    state.runtime_endpoint = Some(endpoint.clone());
-    state.save(instance)?;
-    let version = cri.fetch_version().await?;
-    let how = if found { "found" } else { "started" };
-    Ok((endpoint, format!("{how} {} {}", version.runtime_name, version.runtime_version)))
-}
-
-/// Serves images that were loaded by hand to the cluster's own containerd.
-async fn serve_mirror(
-    options: &UpOptions,
-    state: &mut InstanceState,
-    components: &mut ComponentSet,
-) -> anyhow::Result<()> {
-    let wished = TcpListener::bind((Ipv4Addr::LOCALHOST, options.mirror_port.unwrap_or(0))).await;
-    let listener = match wished {
-        Ok(listener) => listener,
-        // The port of the last start is taken: any other will do, because containerd is told.
-        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("image mirror")?,
-    };
-    let port = listener.local_addr()?.port();
-    Containerd::set_mirror(&options.instance, port)?;
-    state.mirror_port = Some(port);
-    let images = options.instance.images();
-    components.start("image mirror", |shutdown| async move {
-        runtime::mirror::serve_mirror(listener, images, shutdown).await;
-        Ok(())
-    });
-    Ok(())
 }
 
 async fn api_server(
@@ -343,39 +289,20 @@ fn controller_options(options: &UpOptions, pki: &ClusterPki) -> ControllerOption
         root_ca: pki.ca.clone(),
         service_account_private_key: Some(pki.service_accounts.clone()),
         cluster_signing: ClusterSigningOptions::default().with_key_pair(&pair),
+        node_ipam: node_ipam_options(options),
         ..Default::default()
     }
 }
 
-struct KubeletStart<'a> {
-    options: &'a UpOptions,
-    pki: &'a ClusterPki,
-    endpoint: String,
-    listener: TcpListener,
-}
-
-impl KubeletStart<'_> {
-    async fn start(self, client: Client, components: &mut ComponentSet) -> anyhow::Result<((), String)> {
-        let Self { options, pki, endpoint, listener } = self;
-        let instance = &options.instance;
-        let config = kubelet::KubeletConfig {
-            node_name: options.node_name.clone(),
-            node_ip: options.node_ip,
-            pod_cidr: options.pod_cidr.to_string(),
-            cluster_dns: kubelet::ClusterDns {
-                servers: vec![cluster_network::dns_address(options.service_cidr).into()],
-                domain: cluster_network::CLUSTER_DOMAIN.into(),
-            },
-            runtime_endpoint: endpoint,
-            root_dir: instance.kubelet(),
-            pod_logs_dir: instance.pod_logs(),
-            cgroup_root: format!("{}/kubepods", instance.cgroup()),
-            listener: listener.into_std()?,
-            tls: Arc::new(pki.certificates.kubelet_tls(&pki.ca)?),
-        };
-        components
-            .start("kubelet", |shutdown| async move { Ok(kubelet::run_kubelet(config, client, shutdown).await?) });
-        Ok(((), format!("port {}", options.kubelet_port)))
+/// Every node gets a /24 of the pod range, or all of it if it is no larger.
+fn node_ipam_options(options: &UpOptions) -> NodeIpamOptions {
+    let range = |cidr: Ipv4Cidr| vec![IpRange { address: cidr.base.into(), prefix_length: cidr.prefix }];
+    NodeIpamOptions {
+        allocate_node_cidrs: true,
+        cluster_cidrs: range(options.pod_cidr),
+        service_cidrs: range(options.service_cidr),
+        mask_size_ipv4: NODE_MASK_SIZE.max(options.pod_cidr.prefix),
+        ..NodeIpamOptions::default()
     }
 }
 
@@ -383,31 +310,6 @@ impl KubeletStart<'_> {
 fn in_process_client(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
     client::transport::in_process_client(server.local_service(User { name, groups, ..User::default() }), component)
-}
-
-async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {
-    let last = Mutex::new("the node has not registered".to_owned());
-    let started = Timestamp::now().as_second();
-    let is_ready = |node: Option<&Node>| {
-        let (ready, message) = node_readiness(node);
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = message;
-        // What the node said before this start does not count.
-        ready && node.and_then(last_heartbeat).is_some_and(|at| at.as_second() >= started)
-    };
-    match tokio::time::timeout(READY, await_condition(Api::<Node>::all(client), name, is_ready)).await {
-        Ok(waited) => waited.map(drop).map_err(|error| anyhow!(error)),
-        Err(_) => {
-            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            Err(user_error(
-                format!("the node {name} is not Ready after {} s: {last}", READY.as_secs()),
-                "The log says more; `ferry down` removes what was started.",
-            ))
-        }
-    }
-}
-
-fn last_heartbeat(node: &Node) -> Option<Timestamp> {
-    ready_condition(node)?.last_heartbeat_time.as_ref().map(|time| time.0)
 }
 
 /// Last of all, so that a start that fails leaves the user's current context alone.

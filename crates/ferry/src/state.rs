@@ -13,6 +13,8 @@ use crate::{atomic, instance::ClusterInstance, user_error::user_error};
 pub struct InstanceState {
     /// The cluster runs a containerd of its own.
     pub own_runtime: bool,
+    /// The cluster uses the runtime in this program.
+    pub ferry_runtime: bool,
     /// The runtime that was used last.
     pub runtime_endpoint: Option<String>,
     /// The loopback port of the image mirror.
@@ -29,6 +31,8 @@ pub struct InstanceState {
     pub context: Option<String>,
     /// That file's current context before.
     pub previous_context: Option<String>,
+    /// The API server of the cluster that this node joined.
+    pub joined_server: Option<String>,
     /// The node's name.
     pub node_name: Option<String>,
     /// Warnings for `status`.

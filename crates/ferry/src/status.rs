@@ -11,8 +11,8 @@ use kube::{Api, api::ListParams};
 use sys::process::ProcessHandle;
 
 use crate::{
-    arguments::StatusArguments, containerd, instance::ClusterInstance, node_readiness, pidfile, pki, runtime_check,
-    screen::StepScreen, state::InstanceState,
+    arguments::StatusArguments, containerd, instance::ClusterInstance, join, node_readiness, pidfile, pki,
+    runtime_check, screen::StepScreen, state::InstanceState,
 };
 
 /// Time for a response of the API server.
@@ -85,7 +85,7 @@ impl StatusReport {
         match asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {
             Ok((nodes, pods)) => {
                 for node in &nodes {
-                    self.node(node);
+                    self.node(node, state);
                 }
                 if nodes.is_empty() {
                     self.problem("node", "none has registered", "see the log");
@@ -98,10 +98,11 @@ impl StatusReport {
         }
     }
 
-    fn node(&mut self, node: &Node) {
+    fn node(&mut self, node: &Node, state: &InstanceState) {
         let name = node.metadata.name.clone().unwrap_or_default();
+        let here = if state.node_name.as_ref() == Some(&name) { ", this machine" } else { "" };
         match node_readiness::node_readiness(Some(node)) {
-            (true, _) => self.line("node", format!("{name} Ready")),
+            (true, _) => self.line("node", format!("{name} Ready{here}")),
             (false, message) => self.problem("node", &format!("{name} not Ready: {message}"), "see the log"),
         }
     }
@@ -147,11 +148,13 @@ impl StatusReport {
 }
 
 async fn ask(instance: &ClusterInstance, state: &InstanceState) -> anyhow::Result<(Vec<Node>, Vec<Pod>)> {
-    let client = client::transport::client_from_kubeconfig(&instance.admin_kubeconfig()).await?;
+    let client = match &state.joined_server {
+        None => client::transport::client_from_kubeconfig(&instance.admin_kubeconfig()).await?,
+        Some(server) => join::node_client(instance, server)?,
+    };
     let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items;
     let pods = Api::<Pod>::all(client).list(&ListParams::default()).await?.items;
-    let own = nodes.into_iter().filter(|node| state.node_name.is_none() || node.metadata.name == state.node_name);
-    Ok((own.collect(), pods))
+    Ok((nodes, pods))
 }
 
 fn describe(process: &ProcessHandle) -> String {

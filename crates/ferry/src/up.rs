@@ -15,7 +15,7 @@ use sys::process::spawn_detached;
 use tokio::runtime::Runtime;
 
 use crate::{
-    arguments::UpArguments,
+    arguments::{JoinArguments, UpArguments},
     caller::CallingUser,
     containerd::install,
     log,
@@ -30,24 +30,50 @@ const TAIL: usize = 10;
 /// Time that abandoned tasks may delay the end of the process.
 const LAST_TASKS: Duration = Duration::from_millis(200);
 
-/// Starts the cluster.
-pub fn run_up(arguments: UpArguments, caller: CallingUser) -> anyhow::Result<ExitCode> {
-    if arguments.report_steps {
+/// The arguments of a start.
+pub enum StartArguments {
+    /// `ferry up`.
+    Up(UpArguments),
+    /// `ferry join`.
+    Join(JoinArguments),
+}
+
+impl StartArguments {
+    fn resolve(&self, caller: &CallingUser) -> anyhow::Result<UpOptions> {
+        match self {
+            Self::Up(arguments) => UpOptions::resolve(arguments, caller),
+            Self::Join(arguments) => UpOptions::resolve_join(arguments, caller),
+        }
+    }
+
+    /// Whether this is the background process, whether it stays in the foreground, and the log level.
+    fn process_flags(&self) -> (bool, bool, u8) {
+        match self {
+            Self::Up(arguments) => (arguments.report_steps, arguments.foreground, arguments.v),
+            Self::Join(arguments) => (arguments.report_steps, arguments.foreground, arguments.v),
+        }
+    }
+}
+
+/// Starts the cluster, or a node of one.
+pub fn run_up(arguments: StartArguments, caller: CallingUser) -> anyhow::Result<ExitCode> {
+    let (report_steps, foreground, verbosity) = arguments.process_flags();
+    if report_steps {
         return in_background(&arguments, &caller);
     }
     preflight::check_root()?;
-    let options = UpOptions::resolve(&arguments, &caller)?;
+    let options = arguments.resolve(&caller)?;
     let runtime = build_runtime()?;
     let mut steps = StepReporter::on_terminal();
     runtime.block_on(async {
         preflight::check_machine(&options).await?;
         if options.install { install::install_packages(&mut steps).await } else { Ok(()) }
     })?;
-    if !arguments.foreground {
+    if !foreground {
         drop(runtime);
         return start_background(&options, &steps, &caller);
     }
-    log::init_logging(arguments.v);
+    log::init_logging(verbosity);
     prepare_process()?;
     let ended = runtime
         .block_on(run::run_cluster(&options, &mut steps, |steps| announce_ready(&options, steps.seconds(), &caller)));
@@ -56,11 +82,11 @@ pub fn run_up(arguments: UpArguments, caller: CallingUser) -> anyhow::Result<Exi
 }
 
 /// The background process: runs the cluster, and reports its start to the parent through standard output.
-fn in_background(arguments: &UpArguments, caller: &CallingUser) -> anyhow::Result<ExitCode> {
-    log::init_logging(arguments.v);
+fn in_background(arguments: &StartArguments, caller: &CallingUser) -> anyhow::Result<ExitCode> {
+    log::init_logging(arguments.process_flags().2);
     let mut steps = StepReporter::to_parent();
     let ended = (|| {
-        let options = UpOptions::resolve(arguments, caller)?;
+        let options = arguments.resolve(caller)?;
         // A start directory that is unmounted later must not be held.
         std::env::set_current_dir("/")?;
         prepare_process()?;
@@ -150,6 +176,10 @@ fn explain_failure(error: anyhow::Error, log: &Path, from: u64) -> anyhow::Error
 
 fn announce_ready(options: &UpOptions, seconds: f64, caller: &CallingUser) {
     let screen = StepScreen::new();
+    if let Some(target) = &options.join {
+        let (node, server) = (&options.node_name, &target.server);
+        return screen.line(&format!("\nThe node {node} of the cluster at {server} is up after {seconds:.2} s.\n"));
+    }
     let own = caller.kubeconfig().is_some_and(|file| file == options.kubeconfig);
     let kubectl = if own { "kubectl".into() } else { format!("kubectl --kubeconfig {}", options.kubeconfig.display()) };
     screen.line(&format!(

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use runtime::cri::{CriClient, types::PodSandbox};
 
-use crate::{containerd, instance::ClusterInstance, runtime_check, state::InstanceState};
+use crate::{containerd, instance::ClusterInstance, own_runtime, runtime_check, state::InstanceState};
 
 /// Pods removed concurrently.
 const AT_ONCE: usize = 8;
@@ -17,6 +17,9 @@ const AT_ONCE: usize = 8;
 /// Removes them; says how many.
 pub fn remove_sandboxes(instance: &ClusterInstance, state: &InstanceState) -> anyhow::Result<String> {
     let Some(endpoint) = &state.runtime_endpoint else { return Ok(String::new()) };
+    if state.ferry_runtime {
+        return remove_own(instance);
+    }
     if state.own_runtime && containerd::process(instance).is_none() {
         // What a dead containerd left is found without it in the steps that follow.
         return Ok(String::new());
@@ -32,6 +35,22 @@ pub fn remove_sandboxes(instance: &ClusterInstance, state: &InstanceState) -> an
         }
         Err(error) => Err(error.context(format!("the pods on {endpoint} could not be removed"))),
     }
+}
+
+/// Removes the pods of the runtime in this program, which ended with ferry: it runs here meanwhile.
+fn remove_own(instance: &ClusterInstance) -> anyhow::Result<String> {
+    if !instance.runtime().exists() {
+        return Ok(String::new());
+    }
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let count = threads.block_on(async {
+        let listener = runtime::server::start_runtime(own_runtime::runtime_options(instance)).await?;
+        let shutdown = tokio_util::sync::CancellationToken::new();
+        let _ended = shutdown.clone().drop_guard();
+        tokio::spawn(listener.serve(shutdown));
+        remove_all(instance, &instance.runtime_endpoint(), true).await
+    })?;
+    Ok(if count == 0 { String::new() } else { format!("{count} removed") })
 }
 
 async fn remove_all(instance: &ClusterInstance, endpoint: &str, all: bool) -> anyhow::Result<usize> {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use addons::metrics_server::SERVICE_DNS_NAME;
 use anyhow::{Context, anyhow};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
@@ -21,7 +22,8 @@ use x509_parser::{
 use super::{CertificatePair, ClusterNames, DAY, LEAF_LIFE};
 
 /// The files' names.
-pub const NAMES: [&str; 5] = ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client"];
+pub const NAMES: [&str; 6] =
+    ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client", "metrics-server"];
 /// The address of the service `kubernetes`.
 const SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
@@ -35,8 +37,8 @@ pub struct LeafCertificate {
     ips: Vec<IpAddr>,
 }
 
-/// API server, its client for kubelets, kubelet, administrator.
-pub fn all(names: &ClusterNames) -> [LeafCertificate; 4] {
+/// API server, its client for kubelets, kubelet, administrator, metrics server.
+pub fn all(names: &ClusterNames) -> [LeafCertificate; 5] {
     let client = |name, common_name: &str| LeafCertificate {
         name,
         common_name: common_name.into(),
@@ -55,6 +57,13 @@ pub fn all(names: &ClusterNames) -> [LeafCertificate; 4] {
             ips: names.ips.clone(),
         },
         client(NAMES[3], "kubernetes-admin"),
+        LeafCertificate {
+            name: NAMES[5],
+            common_name: NAMES[5].into(),
+            organization: None,
+            dns: vec![SERVICE_DNS_NAME.into()],
+            ips: Vec::new(),
+        },
     ]
 }
 
@@ -126,6 +135,12 @@ pub fn set_life(params: &mut CertificateParams, now: SystemTime, life: Duration)
 pub fn expiry(pem: &str) -> anyhow::Result<SystemTime> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes())?;
     end(&parse(&der)?)
+}
+
+/// Whether a certificate bears the signature of a CA (both PEM).
+pub fn is_issued_by(pem: &str, ca: &str) -> anyhow::Result<bool> {
+    let (der, ca) = (CertificateDer::from_pem_slice(pem.as_bytes())?, CertificateDer::from_pem_slice(ca.as_bytes())?);
+    Ok(parse(&der)?.verify_signature(Some(parse(&ca)?.public_key())).is_ok())
 }
 
 /// The identifier of a CA's key.

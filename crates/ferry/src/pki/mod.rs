@@ -21,7 +21,8 @@ use rcgen::{
 use crate::user_error::user_error;
 use files::PkiFiles;
 use leaf::LeafCertificate;
-pub use tls::{ClusterCertificates, crypto_provider};
+pub use leaf::{expiry, is_issued_by};
+pub use tls::{ClusterCertificates, crypto_provider, kubelet_server_tls};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -70,8 +71,8 @@ pub fn prepare_pki(directory: &Path, names: &ClusterNames, now: SystemTime) -> a
     let ca = ensure_ca(&mut files, &CLUSTER, now)?;
     let proxies = ensure_ca(&mut files, &FRONT_PROXY, now)?;
     let service_accounts = service_account_key(&mut files)?;
-    let [api_server, kubelet_client, kubelet, admin] = leaf::all(names);
-    for leaf in [api_server, kubelet_client, kubelet] {
+    let [api_server, kubelet_client, kubelet, admin, metrics_server] = leaf::all(names);
+    for leaf in [api_server, kubelet_client, kubelet, metrics_server] {
         ensure_leaf(&mut files, &ca, &leaf, now)?;
     }
     let admin = ensure_leaf(&mut files, &ca, &admin, now)?;

@@ -35,7 +35,10 @@ fn new_names_and_a_near_end_renew_leaves_only() {
     assert_eq!(moved.issued, ["apiserver", "kubelet"]);
     assert_eq!((&first.ca, &first.admin), (&moved.ca, &moved.admin));
     let late = prepare_pki(directory.path(), &names("192.0.2.2"), now + YEAR - Duration::from_secs(3600)).unwrap();
-    assert_eq!(late.issued, ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client"]);
+    assert_eq!(
+        late.issued,
+        ["apiserver", "apiserver-kubelet-client", "kubelet", "metrics-server", "admin", "front-proxy-client"]
+    );
     assert_eq!((first.ca, first.front_proxy_ca), (late.ca, late.front_proxy_ca));
     assert_eq!(certificate_expiries(directory.path()).unwrap().len(), 7);
 }

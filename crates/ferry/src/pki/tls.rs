@@ -20,6 +20,7 @@ pub struct ClusterCertificates {
     kubelet: Arc<ReloadingCertificate>,
     /// The front-proxy client certificate.
     pub front_proxy: Arc<ReloadingCertificate>,
+    metrics_server: Arc<ReloadingCertificate>,
 }
 
 impl ClusterCertificates {
@@ -29,18 +30,20 @@ impl ClusterCertificates {
             let file = |extension: &str| directory.join(format!("{name}.{extension}"));
             ReloadingCertificate::load(&file("crt"), &file("key"), crypto_provider())
         };
-        let [api_server, kubelet_client, kubelet, _, front_proxy] = leaf::NAMES;
+        let [api_server, kubelet_client, kubelet, _, front_proxy, metrics_server] = leaf::NAMES;
         Ok(Self {
             api_server: load(api_server)?,
             kubelet_client: load(kubelet_client)?,
             kubelet: load(kubelet)?,
             front_proxy: load(front_proxy)?,
+            metrics_server: load(metrics_server)?,
         })
     }
 
     /// Reads all files again: new connections use what they have now. Blocks.
     pub fn reload(&self) -> anyhow::Result<()> {
-        for certificate in [&self.api_server, &self.kubelet_client, &self.kubelet, &self.front_proxy] {
+        let servers = [&self.api_server, &self.kubelet, &self.metrics_server];
+        for certificate in servers.into_iter().chain([&self.kubelet_client, &self.front_proxy]) {
             certificate.reload()?;
         }
         Ok(())
@@ -55,8 +58,13 @@ impl ClusterCertificates {
 
     /// Serves clients that show a certificate of the CA, or none.
     pub fn kubelet_tls(&self, ca: &str) -> anyhow::Result<ServerConfig> {
-        let verifier = WebPkiClientVerifier::builder_with_provider(root_store(ca)?, crypto_provider());
-        server_tls(verifier.allow_unauthenticated().build()?, &self.kubelet)
+        kubelet_server_tls(ca, &self.kubelet)
+    }
+
+    /// The metrics server's TLS configuration: clients show a certificate of the front-proxy CA.
+    pub fn metrics_server_tls(&self, front_proxy_ca: &str) -> anyhow::Result<ServerConfig> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(root_store(front_proxy_ca)?, crypto_provider());
+        server_tls(verifier.build()?, &self.metrics_server)
     }
 
     /// The API server's TLS configuration for kubelets.
@@ -65,6 +73,12 @@ impl ClusterCertificates {
         let builder = builder.with_root_certificates(root_store(ca)?);
         Ok(builder.with_client_cert_resolver(self.kubelet_client.clone()))
     }
+}
+
+/// The TLS configuration of a kubelet's server: clients show a certificate of the CA, or none.
+pub fn kubelet_server_tls(ca: &str, certificate: &Arc<ReloadingCertificate>) -> anyhow::Result<ServerConfig> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(root_store(ca)?, crypto_provider());
+    server_tls(verifier.allow_unauthenticated().build()?, certificate)
 }
 
 fn server_tls(

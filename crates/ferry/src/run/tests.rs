@@ -1,5 +1,7 @@
 //! Leader election of the components against a real API server with RBAC.
 
+use std::time::Duration;
+
 use client::{LeaderElectionConfig, LeaderElector};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
