@@ -26,6 +26,8 @@ def arguments():
     parser.add_argument("--patience", type=int, default=30, metavar="MINUTES",
                         help="how long to wait for the end of any test before those that run count as failed (default 30)")
     parser.add_argument("--upstream", action="store_true", help="against upstream's components instead of Ferry")
+    parser.add_argument("--kubectl", choices=["upstream", "ours"], default="upstream",
+                        help="the kubectl that the tests call: upstream's (default) or the shipped binary's")
     parser.add_argument("--resume", action="store_true", help="continue the last run: only tests without a result")
     parser.add_argument("--failed", action="store_true", help="with --resume: also those that failed, once more")
     parser.add_argument("--record", action="store_true", help="add the score to conformance/results.md")
@@ -42,6 +44,12 @@ def main():
         print("\n".join(chosen))
         return 0
     run = Run(asked, programs, folder(asked))
+    if asked.kubectl == "ours":
+        # The shipped binary is kubectl under that name.
+        link = run.folder / "kubectl"
+        link.unlink(missing_ok=True)
+        link.symlink_to(places.ferry())
+        programs["kubectl"] = link
     results = specs.kept(run.results) if asked.resume else {}
     settled = {name for name, result in results.items() if result.passed or not asked.failed}
     missing = [name for name in chosen if name not in settled]

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{CommandOutput, eventually, machine, run_command};
 
-/// The address of a host's uplink; it leads nowhere.
-const UPLINK: &str = "192.0.2.2/24";
+/// The network of hosts' uplinks, which lead nowhere but to each other; the first host's last byte.
+const UPLINK: (&str, u8) = ("192.0.2", 2);
 
 /// A network namespace with an uplink that leads nowhere, and a directory: a machine as far as Ferry can tell.
 pub struct TestHost {
@@ -30,15 +30,34 @@ impl Default for TestHost {
 impl TestHost {
     /// A new host.
     pub fn new() -> Self {
+        Self::with_address(UPLINK.1)
+    }
+
+    /// A new host on the network of this one, the `number`th after it.
+    pub fn neighbour(&self, number: u8) -> Self {
+        let host = Self::with_address(UPLINK.1 + number);
+        let port = format!("to{number}");
+        let line = format!("link add {port} type veth peer name {port} netns {}", host.netns);
+        self.command("ip", &line.split(' ').collect::<Vec<_>>()).expect_success();
+        for one in [self, &host] {
+            one.command("ip", &["link", "set", &port, "master", "up0", "up"]).expect_success();
+        }
+        host
+    }
+
+    fn with_address(last: u8) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let netns = format!("ferry-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         // Short, because sockets under it have paths of at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
         let host = Self { netns, dir };
         run_command(Command::new("ip").args(["netns", "add", &host.netns]), None).expect_success();
-        for line in
-            ["link set lo up", "link add up0 type bridge", &format!("addr add {UPLINK} dev up0"), "link set up0 up"]
-        {
+        for line in [
+            "link set lo up",
+            "link add up0 type bridge",
+            &format!("addr add {}.{last}/24 dev up0", UPLINK.0),
+            "link set up0 up",
+        ] {
             host.command("ip", &line.split(' ').collect::<Vec<_>>()).expect_success();
         }
         host
@@ -67,9 +86,34 @@ impl TestHost {
         self.command(machine::built_program("ferry"), &all)
     }
 
+    /// Builds the nginx image and loads it under these names.
+    #[track_caller]
+    pub fn load_nginx(&self, names: &[&str]) {
+        let data = self.data_dir();
+        let mut args = vec!["image", "nginx", "--data-dir", data.to_str().expect("text")];
+        args.extend(names.iter().flat_map(|name| ["--tag", name]));
+        // The image is built with the machine's own network and home, which has the cache; only loading needs the socket.
+        run_command(Command::new(machine::built_program("xtask")).args(&args), None).expect_success();
+    }
+
     /// The data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("d")
+    }
+
+    /// Sends a signal to the ferry process; returns its directory in `/proc`.
+    pub fn signal_ferry(&self, signal: &str) -> PathBuf {
+        let text = std::fs::read_to_string(self.data_dir().join("ferry.pid")).expect("a pid file");
+        let pid = text.split_whitespace().next().expect("a pid");
+        run_command(Command::new("kill").args([signal, pid]), None).expect_success();
+        Path::new("/proc").join(pid)
+    }
+
+    /// Sends a signal to the ferry process and waits until it is gone: even a killed one takes a moment.
+    pub fn end_ferry(&self, signal: &str) {
+        let process = self.signal_ferry(signal);
+        let gone = || if process.exists() { Err("still there".to_owned()) } else { Ok(()) };
+        eventually(&format!("the end after {signal}"), gone);
     }
 
     /// A path for files of this host outside of the data directory.
@@ -140,9 +184,18 @@ impl TestCluster {
 
     #[track_caller]
     fn start_with(&self, flags: &[&str]) -> CommandOutput {
-        let mut args = vec!["up", "--install-runtime", "--kubeconfig", self.kubeconfig.to_str().expect("text")];
+        let mut args = vec!["up", "--kubeconfig", self.kubeconfig.to_str().expect("text")];
+        if !flags.iter().any(|flag| flag.starts_with("--container-runtime")) {
+            args.push(if machine::tests_own_runtime() { "--container-runtime=ferry" } else { "--install-runtime" });
+        }
         args.extend(flags);
         self.host.ferry(&args)
+    }
+
+    /// `ferry up` with the container runtime of the last start.
+    #[track_caller]
+    pub fn start_again(&self) -> CommandOutput {
+        self.host.ferry(&["up", "--kubeconfig", self.kubeconfig.to_str().expect("text")])
     }
 
     /// The kubeconfig of an administrator.
@@ -160,11 +213,7 @@ impl TestCluster {
     /// Builds the nginx image and loads it under these names.
     #[track_caller]
     pub fn load_nginx(&self, names: &[&str]) {
-        let data = self.host.data_dir();
-        let mut args = vec!["image", "nginx", "--data-dir", data.to_str().expect("text")];
-        args.extend(names.iter().flat_map(|name| ["--tag", name]));
-        // The image is built with the machine's own network and home, which has the cache; only loading needs the socket.
-        run_command(Command::new(machine::built_program("xtask")).args(&args), None).expect_success();
+        self.host.load_nginx(names);
     }
 
     /// Runs `kubectl`; arguments are split at spaces.

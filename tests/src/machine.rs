@@ -16,6 +16,11 @@ const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "nft", "ip",
 /// Parts of names of test clusters' namespaces, directories and cgroups.
 const MARKS: &[&str] = &["ferry-test-", "/tmp/ft", "/ferry-"];
 
+/// Whether clusters use ferry's own container runtime: `FERRY_TEST_RUNTIME=ferry` says so, the default is containerd.
+pub fn tests_own_runtime() -> bool {
+    std::env::var_os("FERRY_TEST_RUNTIME").is_some_and(|name| name == "ferry")
+}
+
 /// The first missing requirement of tests with containers.
 pub fn missing_requirement() -> Option<String> {
     if run_command(Command::new("id").arg("-u"), None).stdout.trim() != "0" {

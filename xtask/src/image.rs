@@ -36,6 +36,10 @@ enum ImageName {
 pub fn run(args: &ImageArgs) -> Result<()> {
     let ImageName::Nginx = args.image;
     let socket = args.data_dir.join("containerd/containerd.sock");
+    if args.data_dir.join("runtime/cri.sock").exists() {
+        // The runtime in ferry itself pulls it from the mirror.
+        return write_layout(&args.data_dir, &args.tags).map(drop);
+    }
     if !socket.exists() {
         let dir = args.data_dir.display();
         bail!("no cluster with its own runtime is up on {dir}. Type: sudo ferry up --install-runtime --data-dir {dir}");
@@ -43,10 +47,15 @@ pub fn run(args: &ImageArgs) -> Result<()> {
     load(&args.data_dir, &socket, &args.tags)
 }
 
-fn load(data_dir: &Path, socket: &Path, tags: &[String]) -> Result<()> {
+fn write_layout(data_dir: &Path, tags: &[String]) -> Result<layout::ImageLayout> {
     let layer = step("root file system of Debian's nginx", rootfs::nginx)?;
     let dir = data_dir.join("images");
-    let image = step(&format!("image layout {}", dir.display()), || layout::write(&dir, &layer, tags))?;
+    step(&format!("image layout {}", dir.display()), || layout::write(&dir, &layer, tags))
+}
+
+fn load(data_dir: &Path, socket: &Path, tags: &[String]) -> Result<()> {
+    let image = write_layout(data_dir, tags)?;
+    let dir = data_dir.join("images");
     step(&format!("import into containerd as {}", tags.join(", ")), || import::import(&dir, &image, socket))
 }
 

@@ -15,6 +15,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::LazyLock,
 };
 
 use anyhow::Context;
@@ -63,10 +64,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the repository.
+/// The root of the repository: the one that `cargo` runs this program from, because a shared target directory may hold a
+/// program that was built in another clone.
 fn repository() -> &'static Path {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
+    static REPOSITORY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        xtask.parent().map_or_else(|| xtask.clone(), Path::to_path_buf)
+    });
+    &REPOSITORY
 }
 
 /// A folder for what is made once and used by every clone: `${XDG_CACHE_HOME:-~/.cache}/ferry/NAME`.

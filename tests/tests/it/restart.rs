@@ -3,14 +3,13 @@
 use std::{
     collections::BTreeSet,
     fs,
-    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use ferry_tests::{TestCluster, eventually, machine, run_command, skip_reason};
 use serde_json::Value;
 
-fn containers(pods: &[Value]) -> BTreeSet<String> {
+pub fn containers(pods: &[Value]) -> BTreeSet<String> {
     let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default().to_owned();
     pods.iter().map(id).collect()
 }
@@ -22,20 +21,6 @@ fn processes(cluster: &TestCluster) -> BTreeSet<String> {
     let tasks =
         run_command(Command::new("ctr").args(["-a", socket, "-n", "k8s.io", "tasks", "list"]), None).expect_success();
     tasks.lines().skip(1).map(str::to_owned).collect()
-}
-
-/// Sends a signal to the process that the pid file names.
-fn signal_ferry(cluster: &TestCluster, signal: &str) -> PathBuf {
-    let text = fs::read_to_string(cluster.host.data_dir().join("ferry.pid")).expect("a pid file");
-    let pid = text.split_whitespace().next().expect("a pid");
-    run_command(Command::new("kill").args([signal, pid]), None).expect_success();
-    Path::new("/proc").join(pid)
-}
-
-/// Waits until a process is gone: on a busy machine even a killed one takes a moment.
-fn ended(process: &Path, signal: &str) {
-    let gone = || if process.exists() { Err("still there".to_owned()) } else { Ok(()) };
-    eventually(&format!("the end after {signal}"), gone);
 }
 
 #[test]
@@ -50,7 +35,7 @@ fn containers_outlive_ferry() {
     let uids: Vec<Value> = before.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
 
     cluster.kubectl("scale deployment nginx --replicas=5").expect_success();
-    ended(&signal_ferry(&cluster, "-9"), "SIGKILL");
+    cluster.host.end_ferry("-9");
     assert_eq!(cluster.host.ferry(&["status"]).code, 3, "status says that it does not run");
     cluster.start().expect_success();
 
@@ -70,7 +55,7 @@ fn containers_outlive_ferry() {
 
 /// SIGTERM in the background, then Ctrl-C in the foreground; a cluster runs again afterwards.
 fn end_with_grace(cluster: &TestCluster) {
-    ended(&signal_ferry(cluster, "-TERM"), "SIGTERM");
+    cluster.host.end_ferry("-TERM");
     let data = cluster.host.data_dir();
     let arguments = ["up", "--foreground", "--data-dir", data.to_str().expect("text")];
     let output = cluster.host.file("foreground.out");
@@ -82,7 +67,7 @@ fn end_with_grace(cluster: &TestCluster) {
         let told = fs::read_to_string(&output).unwrap_or_default();
         if told.contains("The cluster is up") { Ok(()) } else { Err(told) }
     });
-    signal_ferry(cluster, "-INT");
+    cluster.host.signal_ferry("-INT");
     assert!(foreground.wait().expect("it ends").success(), "Ctrl-C is an ordinary end");
     cluster.start().expect_success();
 }

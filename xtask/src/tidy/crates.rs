@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{TidyProblem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 29] = [
+const MAY_USE: [(&str, &[&str]); 30] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
@@ -50,9 +50,10 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     ("client", &["api", "panics"]),
     ("controllers", &["api", "authn", "client", "expressions"]),
     ("scheduler", &["api", "cel", "client"]),
-    ("runtime", &["sys"]),
+    ("runtime", &["cni", "sys"]),
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
+    ("addons", &["client", "component-server", "formats", "sys"]),
     ("kubelet", &["api", "client", "component-server", "runtime", "cni", "sys", "transport"]),
     ("kubectl", &["api", "formats", "transport"]),
     (
@@ -71,6 +72,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
             "runtime",
             "cni",
             "network",
+            "addons",
             "kubelet",
             "kubectl",
         ],
