@@ -22,23 +22,31 @@ def arguments():
     parser.add_argument("--focus", default="", metavar="REGEX", help="only tests whose names match")
     parser.add_argument("--skip", default="", metavar="REGEX", help="no tests whose names match")
     parser.add_argument("--sig", default="", metavar="NAME", help="only tests of this group, such as api-machinery")
+    parser.add_argument("--all", action="store_true",
+                        help="choose from all tests of upstream, not from the conformance tests alone")
     parser.add_argument("--parallel", type=int, default=8, metavar="N", help="tests at once (default 8)")
     parser.add_argument("--patience", type=int, default=30, metavar="MINUTES",
                         help="how long to wait for the end of any test before those that run count as failed (default 30)")
     parser.add_argument("--upstream", action="store_true", help="against upstream's components instead of Ferry")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="nodes of a cluster of Ferry (default 1)")
+    parser.add_argument("--runtime", choices=["containerd", "ferry"], default="containerd",
+                        help="the container runtime of a cluster of Ferry: containerd (default) or its own")
     parser.add_argument("--kubectl", choices=["upstream", "ours"], default="upstream",
                         help="the kubectl that the tests call: upstream's (default) or the shipped binary's")
     parser.add_argument("--resume", action="store_true", help="continue the last run: only tests without a result")
     parser.add_argument("--failed", action="store_true", help="with --resume: also those that failed, once more")
     parser.add_argument("--record", action="store_true", help="add the score to conformance/results.md")
     parser.add_argument("--list", action="store_true", help="only print the names of the chosen tests")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.upstream and (asked.nodes != 1 or asked.runtime != "containerd"):
+        parser.error("--nodes and --runtime are for clusters of Ferry")
+    return asked
 
 
 def main():
     asked = arguments()
     programs = places.programs("e2e.test", "ginkgo", "kubectl")
-    names = specs.conformance(programs["e2e.test"])
+    names = (specs.everything if asked.all else specs.conformance)(programs["e2e.test"])
     chosen = specs.choose(names, asked.focus, asked.skip, asked.sig)
     if asked.list:
         print("\n".join(chosen))
@@ -71,8 +79,8 @@ def main():
 
 def folder(asked):
     """A new folder for the run, or the last one of the same kind of cluster."""
-    kind = "upstream" if asked.upstream else "ferry"
-    before = sorted(RUNS.glob(f"{kind}-*"))
+    kind = cluster_kind(asked)
+    before = sorted(RUNS.glob(f"{kind}-" + "[0-9]" * 8 + "-*"))
     if asked.resume and before:
         return before[-1]
     made = RUNS / f"{kind}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -80,12 +88,20 @@ def folder(asked):
     return made
 
 
+def cluster_kind(asked):
+    """The name of the kind of cluster in scores and folders."""
+    if asked.upstream:
+        return "upstream"
+    runtime = "-own-runtime" if asked.runtime == "ferry" else ""
+    return f"ferry{runtime}" + (f"-{asked.nodes}-nodes" if asked.nodes > 1 else "")
+
+
 class Run:
     """One run: where its results are and what it needs."""
 
     def __init__(self, asked, programs, directory):
         self.asked, self.programs, self.folder = asked, programs, directory
-        self.kind = "upstream" if asked.upstream else "ferry"
+        self.kind = cluster_kind(asked)
         self.results, self.lacking = directory / "results.jsonl", directory / "lacking.txt"
         # Upstream's components are of the same version as the suite.
         self.commit = programs["e2e.test"].name.removeprefix("e2e.test-") if asked.upstream else commit()
@@ -101,8 +117,10 @@ class Run:
         scratch = Path(tempfile.mkdtemp(prefix="fc", dir="/tmp"))
         part = next_part(self.folder)
         try:
-            with Network(f"conformance-{os.getpid()}") as network:
-                cluster = (Upstream if self.asked.upstream else Ferry)(network, scratch / "c")
+            with Network(f"conformance-{os.getpid()}", self.asked.nodes) as network:
+                directory = scratch / "c"
+                cluster = (Upstream(network, directory) if self.asked.upstream
+                           else Ferry(network, directory, self.asked.runtime))
                 try:
                     cluster.start()
                     self.tests(network, cluster, missing, scratch, part)
@@ -185,9 +203,11 @@ def trouble(cluster):
 
 
 def keep_logs(cluster, part):
-    for log in cluster.logs:
+    for number, log in enumerate(cluster.logs):
         if log.exists():
-            shutil.copy(log, part / log.name)
+            # Nodes have logs of the same name.
+            copy = part / log.name
+            shutil.copy(log, copy if not copy.exists() else copy.with_stem(f"{log.stem}-{number}"))
 
 
 def commit():

@@ -8,28 +8,41 @@ from pathlib import Path
 
 from .places import Untrusted
 
+# The address of a cluster's first host on the network of the hosts; the others follow.
 UPLINK = "192.0.2.2"
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Network:
-    """A network namespace of a cluster's own, gone at the end."""
+    """The network namespaces of a cluster's hosts, one each, gone at the end. Their uplinks lead to each other only."""
 
-    def __init__(self, name):
+    def __init__(self, name, hosts=1):
         self.name = name
+        self.others = [Network(f"{name}-{number}") for number in range(2, hosts + 1)]
 
     def __enter__(self):
         if os.geteuid():
             raise Untrusted("a cluster needs root")
+        self.create(UPLINK)
+        head, _, last = UPLINK.rpartition(".")
+        for number, host in enumerate(self.others, 1):
+            host.create(f"{head}.{int(last) + number}")
+            port = f"to{number}"
+            run(self.inside(["ip", "link", "add", port, "type", "veth", "peer", "name", port, "netns", host.name]))
+            for one in (self, host):
+                run(one.inside(["ip", "link", "set", port, "master", "up0", "up"]))
+        return self
+
+    def create(self, address):
         run(["ip", "netns", "add", self.name])
-        for line in ("link set lo up", "link add up0 type bridge", f"addr add {UPLINK}/24 dev up0", "link set up0 up",
+        for line in ("link set lo up", "link add up0 type bridge", f"addr add {address}/24 dev up0", "link set up0 up",
                      # Without a default route nothing knows which address is the node's; this one leads nowhere.
                      "route add default via 192.0.2.1"):
             run(self.inside(["ip", *line.split()]))
-        return self
 
     def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "delete", self.name])
+        for host in (self, *self.others):
+            subprocess.run(["ip", "netns", "delete", host.name])
 
     def inside(self, command):
         """The command, in the namespace."""

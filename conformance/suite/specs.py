@@ -1,5 +1,6 @@
 """The suite's tests: which there are, which of them to run, and what ginkgo says about each as it goes."""
 
+import fcntl
 import json
 import os
 import re
@@ -44,19 +45,32 @@ def serial(name):
 
 def conformance(e2e):
     """The names of all conformance tests, told by the suite itself."""
-    kept = CACHE / "conformance" / f"{e2e.name}.names"
-    if kept.exists() and kept.stat().st_mtime > e2e.stat().st_mtime:
-        return kept.read_text().splitlines()
-    report = kept.with_suffix(".json")
+    return listed(e2e, "names", r"\[Conformance\]")
+
+
+def everything(e2e):
+    """The names of all tests of upstream, conformance or not."""
+    return listed(e2e, "all-names", "")
+
+
+def listed(e2e, ending, focus):
+    """The names of the tests that ginkgo's focus chooses, asked once and kept."""
+    kept = CACHE / "conformance" / f"{e2e.name}.{ending}"
     kept.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([e2e, "--ginkgo.dry-run", "--ginkgo.no-color", r"--ginkgo.focus=\[Conformance\]",
-                    f"--ginkgo.json-report={report}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    specs = json.loads(report.read_text())[0]["SpecReports"]
-    chosen = [spec for spec in specs if spec["LeafNodeType"] == "It" and spec["State"] != "skipped"]
-    names = sorted(" ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]]) for spec in chosen)
-    report.unlink()
-    kept.write_text("\n".join(names) + "\n")
-    return names
+    # Several runs may ask at once: the first one does, the others wait and read.
+    with open(kept.with_name(f"{kept.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if kept.exists() and kept.stat().st_mtime > e2e.stat().st_mtime:
+            return kept.read_text().splitlines()
+        report = kept.with_name(f"{kept.name}.json")
+        subprocess.run([e2e, "--ginkgo.dry-run", "--ginkgo.no-color", f"--ginkgo.focus={focus}",
+                        f"--ginkgo.json-report={report}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        specs = json.loads(report.read_text())[0]["SpecReports"]
+        chosen = [spec for spec in specs if spec["LeafNodeType"] == "It" and spec["State"] != "skipped"]
+        names = sorted(" ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]]) for spec in chosen)
+        report.unlink()
+        kept.write_text("\n".join(names) + "\n")
+        return names
 
 
 def choose(names, focus, skip, group):
@@ -64,7 +78,7 @@ def choose(names, focus, skip, group):
     chosen = [name for name in names if re.search(focus, name) and not (skip and re.search(skip, name))]
     chosen = [name for name in chosen if not group or sig(name) == group]
     if not chosen:
-        raise Untrusted("no conformance test is chosen by --focus, --skip and --sig")
+        raise Untrusted("no test is chosen by --focus, --skip and --sig")
     return chosen
 
 
