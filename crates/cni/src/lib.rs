@@ -18,12 +18,12 @@ use std::{
 };
 
 pub use plugin_error::PluginError;
-pub use plugins::remove_host_ports;
+pub use plugins::{remove_host_ports, remove_masquerade};
 
 use request::{CniCommand, CniRequest};
 
 /// The names of the plug-ins.
-pub const PLUGINS: [&str; 6] = ["bridge", "host-local", "loopback", "portmap", "ptp", "static"];
+pub const PLUGINS: [&str; 7] = ["bridge", "host-local", "loopback", "portmap", "ptp", "static", "tuning"];
 
 /// The largest configuration that is read.
 const LARGEST_CONFIGURATION: u64 = 8 << 20;

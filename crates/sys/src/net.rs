@@ -37,6 +37,7 @@ const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;
 const AF_UNSPEC: u8 = 0;
 const AF_INET: u8 = 2;
+const IFF_ALLMULTI: u32 = 0x200;
 const IFF_UP: u32 = 1;
 const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 
@@ -57,6 +58,12 @@ pub struct NetworkLink {
     pub mac: Option<MacAddress>,
     /// Index of the link's peer or parent.
     pub peer: Option<u32>,
+    /// Whether it receives packets for all hardware addresses.
+    pub promiscuous: bool,
+    /// Whether it receives all multicast packets.
+    pub all_multicast: bool,
+    /// Packets that wait for transmission at most.
+    pub tx_queue_length: u32,
 }
 
 /// An address of a link.
@@ -168,6 +175,9 @@ fn parse_link(message: &[u8]) -> io::Result<NetworkLink> {
         master: None,
         mac: None,
         peer: None,
+        promiscuous: false,
+        all_multicast: read_u32(message, 8)? & IFF_ALLMULTI != 0,
+        tx_queue_length: 0,
     };
     for (kind, value) in parse_attributes(message, 16)? {
         match kind {
@@ -176,6 +186,8 @@ fn parse_link(message: &[u8]) -> io::Result<NetworkLink> {
             4 => link.mtu = read_u32(value, 0)?,
             5 => link.peer = Some(read_u32(value, 0)?),
             10 => link.master = Some(read_u32(value, 0)?),
+            13 => link.tx_queue_length = read_u32(value, 0)?,
+            30 => link.promiscuous = read_u32(value, 0)? != 0,
             _ => {}
         }
     }

@@ -11,7 +11,8 @@ use super::{
         ContainerLink, add_routes, check_container, delete_container_link, enable_forwarding, first_host, format_mac,
         in_namespace, parse_mac,
     },
-    ptp::release_address,
+    masquerade::{add_masquerade, delete_masquerade},
+    ptp::{collect_attachments, release_address},
 };
 use crate::{
     delegate::call_ipam,
@@ -48,7 +49,6 @@ impl BridgeConfig {
     fn read(request: &CniRequest) -> Result<Self, PluginError> {
         let mut config: Self = request.decode()?;
         let refused = [
-            ("ipMasq", config.ip_masq),
             ("vlan", config.vlan.is_some_and(|vlan| vlan != 0)),
             ("vlanTrunk", config.vlan_trunk.is_some()),
             ("macspoofchk", config.macspoofchk),
@@ -92,7 +92,8 @@ impl CniPlugin for BridgePlugin {
         let mut result = CniResult::default();
         if request.ipam_type().is_some() {
             result = call_ipam(request).map_err(undo)?.unwrap_or_default();
-            let configured = configure(request, &config, &bridge, &namespace, &link, &mut result);
+            let configured = configure(request, &config, &bridge, &namespace, &link, &mut result)
+                .and_then(|()| if config.ip_masq { add_masquerade(request, &result) } else { Ok(()) });
             if let Err(error) = configured {
                 release_address(request);
                 return Err(undo(error));
@@ -116,7 +117,12 @@ impl CniPlugin for BridgePlugin {
         if request.ipam_type().is_some() {
             call_ipam(request)?;
         }
-        delete_container_link(request)
+        delete_container_link(request)?;
+        if request.decode::<BridgeConfig>()?.ip_masq { delete_masquerade(request) } else { Ok(()) }
+    }
+
+    fn collect_garbage(&self, request: &CniRequest) -> Result<(), PluginError> {
+        collect_attachments(request)
     }
 
     fn check(&self, request: &CniRequest) -> Result<(), PluginError> {

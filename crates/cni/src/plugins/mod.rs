@@ -4,10 +4,14 @@ mod bridge;
 mod container_link;
 mod host_local;
 mod loopback;
+mod masquerade;
+mod nft_elements;
 mod portmap;
 mod ptp;
 mod static_ipam;
+mod tuning;
 
+pub use masquerade::remove_masquerade;
 pub use portmap::remove_host_ports;
 
 use crate::{plugin_error::PluginError, request::CniRequest, result::CniResult};
@@ -42,6 +46,7 @@ pub fn find_plugin(name: &str) -> Option<&'static dyn CniPlugin> {
         "loopback" => Some(&loopback::LoopbackPlugin),
         "portmap" => Some(&portmap::PortmapPlugin),
         "ptp" => Some(&ptp::PtpPlugin),
+        "tuning" => Some(&tuning::TuningPlugin),
         "static" => Some(&static_ipam::StaticPlugin),
         _ => None,
     }

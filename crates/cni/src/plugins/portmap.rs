@@ -15,7 +15,10 @@ use sys::{
     },
 };
 
-use super::CniPlugin;
+use super::{
+    CniPlugin,
+    nft_elements::{delete_known_elements, list_if_present},
+};
 use crate::{plugin_error::PluginError, request::CniRequest, result::CniResult};
 
 const TABLE: &str = "cni-hostport";
@@ -163,7 +166,7 @@ impl CniPlugin for PortmapPlugin {
         let ports = config.host_ports()?;
         for ip in container_addresses(&request.required_previous_result()?) {
             for port in ports.iter().filter(|port| port.is_for(ip)) {
-                let known = list(&table_of(ip), port.map).map_err(|error| refused(&error))?;
+                let known = list_if_present(&table_of(ip), port.map).map_err(|error| refused(&error))?;
                 if !known.contains(&port.element(ip)) {
                     return Err(PluginError::mismatch(format!("host port of {ip}:{} is missing", port.container_port)));
                 }
@@ -201,14 +204,6 @@ fn add_ports(ip: IpAddr, ports: &[HostPort]) -> Result<(), NftError> {
     changes.commit()
 }
 
-fn list(table: &TableName, set: &str) -> Result<Vec<SetElement>, NftError> {
-    match nftables::list_elements(table, set) {
-        Ok(elements) => Ok(elements),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Deletes the mappings that lead to the container; without its addresses, those of its configuration.
 fn delete_ports(table: &TableName, addresses: &[IpAddr], ports: &[HostPort]) -> Result<(), NftError> {
     let own: Vec<Vec<u8>> = addresses.iter().map(|ip| octets(*ip)).collect();
@@ -218,12 +213,10 @@ fn delete_ports(table: &TableName, addresses: &[IpAddr], ports: &[HostPort]) -> 
             Some(nftables::ElementData::Value(value)) if !own.is_empty() => own.iter().any(|ip| value.starts_with(ip)),
             _ => own.is_empty() && ports.iter().any(|port| port.map == map && port.key == element.key),
         };
-        let stale: Vec<SetElement> = list(table, map)?.into_iter().filter(leads_here).collect();
-        changes.delete_elements(table, map, &stale);
+        delete_known_elements(table, map, leads_here, &mut changes)?;
     }
     let pairs: Vec<Vec<u8>> = own.iter().map(|ip| [&ip[..], ip].concat()).collect();
-    let known = list(table, CONTAINERS)?.into_iter().filter(|element| pairs.contains(&element.key));
-    changes.delete_elements(table, CONTAINERS, &known.collect::<Vec<_>>());
+    delete_known_elements(table, CONTAINERS, |element| pairs.contains(&element.key), &mut changes)?;
     changes.commit()
 }
 
@@ -242,7 +235,7 @@ pub fn remove_host_ports(range: IpCidr) -> Result<(), NftError> {
         let mut is_empty = true;
         for map in [PORTS, ADDRESS_PORTS, CONTAINERS] {
             let (stale, kept): (Vec<_>, Vec<_>) =
-                list(table, map)?.into_iter().partition(|element| match &element.data {
+                list_if_present(table, map)?.into_iter().partition(|element| match &element.data {
                     Some(nftables::ElementData::Value(value)) => leads_there(value),
                     _ => leads_there(&element.key),
                 });

@@ -11,6 +11,7 @@ use super::{
     container_link::{
         ContainerLink, add_routes, check_container, delete_container_link, enable_forwarding, in_namespace,
     },
+    masquerade::{add_masquerade, collect_masquerade, delete_masquerade},
 };
 use crate::{
     delegate::call_ipam,
@@ -32,11 +33,9 @@ struct PtpConfig {
 impl CniPlugin for PtpPlugin {
     fn add(&self, request: &CniRequest) -> Result<CniResult, PluginError> {
         let config: PtpConfig = request.decode()?;
-        if config.ip_masq {
-            return Err(PluginError::new(PluginError::UNSUPPORTED_FIELD, "ipMasq is not supported"));
-        }
         let mut result = call_ipam(request)?.unwrap_or_default();
-        let attached = attach(request, &config, &mut result);
+        let attached = attach(request, &config, &mut result)
+            .and_then(|()| if config.ip_masq { add_masquerade(request, &result) } else { Ok(()) });
         if attached.is_err() {
             release_address(request);
         }
@@ -49,7 +48,12 @@ impl CniPlugin for PtpPlugin {
 
     fn delete(&self, request: &CniRequest) -> Result<(), PluginError> {
         call_ipam(request)?;
-        delete_container_link(request)
+        delete_container_link(request)?;
+        if request.decode::<PtpConfig>()?.ip_masq { delete_masquerade(request) } else { Ok(()) }
+    }
+
+    fn collect_garbage(&self, request: &CniRequest) -> Result<(), PluginError> {
+        collect_attachments(request)
     }
 
     fn check(&self, request: &CniRequest) -> Result<(), PluginError> {
@@ -60,6 +64,14 @@ impl CniPlugin for PtpPlugin {
     fn status(&self, request: &CniRequest) -> Result<(), PluginError> {
         call_ipam(request).map(drop)
     }
+}
+
+/// Has the IPAM plug-in and the masquerading forget attachments that are not valid any more.
+pub(super) fn collect_attachments(request: &CniRequest) -> Result<(), PluginError> {
+    if request.ipam_type().is_some() {
+        call_ipam(request)?;
+    }
+    collect_masquerade(request)
 }
 
 /// Gives an address back after a failure of ADD, whose error is the one that counts.

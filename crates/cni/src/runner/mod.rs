@@ -21,7 +21,7 @@ pub use plugin_call::CniError;
 use crate::{request::CniCommand, result::CniResult, version};
 use plugin_call::{PluginCall, call_plugin};
 
-/// What a runtime tells plug-ins about a container.
+/// The container and interface that plug-ins are called for.
 #[derive(Clone, Debug, Default)]
 pub struct Attachment {
     /// The container.

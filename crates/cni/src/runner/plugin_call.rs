@@ -21,7 +21,7 @@ pub enum CniError {
     NoPlugin {
         /// The plug-in.
         plugin: String,
-        /// Where it was searched.
+        /// The directories that were searched.
         path: String,
     },
     /// The plug-in failed.
@@ -29,7 +29,7 @@ pub enum CniError {
     Plugin {
         /// The plug-in.
         plugin: String,
-        /// What it says.
+        /// The error that it reported.
         error: PluginError,
     },
     /// The plug-in could not be run.

@@ -28,7 +28,7 @@ pub fn list_tables() -> io::Result<Vec<TableName>> {
     Ok(tables)
 }
 
-/// Lists the elements of a set: keys, and the bytes of data in maps.
+/// Lists the elements of a set: keys, ends of concatenated ranges, and the bytes of data in maps.
 pub fn list_elements(table: &TableName, set: &str) -> io::Result<Vec<SetElement>> {
     let mut body = AttributeBuffer::with_header(&[table.family.number(), 0, 0, 0]);
     body.put_text(1, &table.name).put_text(2, set);
@@ -49,7 +49,7 @@ pub fn list_elements(table: &TableName, set: &str) -> io::Result<Vec<SetElement>
 }
 
 fn parse_element(element: &[u8]) -> io::Result<Option<SetElement>> {
-    let (mut key, mut data) = (None, None);
+    let (mut key, mut key_end, mut data) = (None, None, None);
     for (kind, value) in parse_attributes(element, 0)? {
         let bytes = || -> io::Result<Option<Vec<u8>>> {
             let found = parse_attributes(value, 0)?.into_iter().find(|(kind, _)| *kind == NFTA_DATA_VALUE);
@@ -58,10 +58,11 @@ fn parse_element(element: &[u8]) -> io::Result<Option<SetElement>> {
         match kind {
             1 => key = bytes()?,
             2 => data = bytes()?.map(ElementData::Value),
+            10 => key_end = bytes()?,
             _ => {}
         }
     }
-    Ok(key.map(|key| SetElement { data, ..SetElement::key(key) }))
+    Ok(key.map(|key| SetElement { data, key_end, ..SetElement::key(key) }))
 }
 
 /// Counts the elements of a set.

@@ -15,14 +15,14 @@ use rustix::fs::{FlockOperation, flock};
 use super::address_range::AddressRange;
 use crate::plugin_error::PluginError;
 
-/// An attachment that addresses belong to.
+/// The container and interface that addresses belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment {
+pub struct AddressOwner {
     pub container: String,
     pub interface: String,
 }
 
-impl Attachment {
+impl AddressOwner {
     fn record(&self) -> String {
         format!("{}\r\n{}", self.container, self.interface)
     }
@@ -70,7 +70,7 @@ impl LockedStore {
         ranges: &[AddressRange],
         index: usize,
         wanted: Option<IpAddr>,
-        attachment: &Attachment,
+        attachment: &AddressOwner,
     ) -> Result<(AddressRange, IpAddr), PluginError> {
         let in_ranges = |ip: IpAddr| ranges.iter().find(|range| range.contains(ip));
         let known = self.addresses_of(attachment)?;
@@ -106,7 +106,7 @@ impl LockedStore {
     }
 
     /// Records an address; false if it is taken.
-    fn record(&self, ip: IpAddr, attachment: &Attachment) -> Result<bool, PluginError> {
+    fn record(&self, ip: IpAddr, attachment: &AddressOwner) -> Result<bool, PluginError> {
         let path = self.directory.join(file_name(ip));
         let failed = |error: io::Error| PluginError::io(path.display(), &error);
         if path.exists() {
@@ -137,17 +137,17 @@ impl LockedStore {
     }
 
     /// The addresses of an attachment.
-    pub fn addresses_of(&self, attachment: &Attachment) -> Result<Vec<IpAddr>, PluginError> {
+    pub fn addresses_of(&self, attachment: &AddressOwner) -> Result<Vec<IpAddr>, PluginError> {
         Ok(self.records()?.into_iter().filter(|(_, record)| attachment.owns(record)).map(|(ip, _)| ip).collect())
     }
 
     /// Gives back the addresses of an attachment.
-    pub fn release(&self, attachment: &Attachment) -> Result<(), PluginError> {
+    pub fn release(&self, attachment: &AddressOwner) -> Result<(), PluginError> {
         self.release_where(|record| attachment.owns(record))
     }
 
     /// Gives back the addresses of all but these attachments.
-    pub fn release_others(&self, valid: &[Attachment]) -> Result<(), PluginError> {
+    pub fn release_others(&self, valid: &[AddressOwner]) -> Result<(), PluginError> {
         self.release_where(|record| !valid.iter().any(|attachment| attachment.owns(record)))
     }
 
@@ -192,8 +192,8 @@ mod tests {
         vec![AddressRange::from_config(&RangeConfig { subnet: subnet.into(), ..Default::default() }).unwrap()]
     }
 
-    fn attachment(name: &str) -> Attachment {
-        Attachment { container: name.into(), interface: "eth0".into() }
+    fn attachment(name: &str) -> AddressOwner {
+        AddressOwner { container: name.into(), interface: "eth0".into() }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     result::{CniResult, ResultDns, ResultIp, parse_route},
 };
 use address_range::{AddressRange, RangeConfig};
-use address_store::{AddressStore, Attachment};
+use address_store::{AddressOwner, AddressStore};
 
 /// The directory of records unless another is configured.
 const DATA_DIR: &str = "/var/lib/cni/networks";
@@ -103,7 +103,7 @@ impl CniPlugin for HostLocalPlugin {
     fn add(&self, request: &CniRequest) -> Result<CniResult, PluginError> {
         let plan = AddressPlan::read(request)?;
         let mut requested = AddressPlan::requested(request)?;
-        let attachment = Attachment { container: request.container_id.clone(), interface: request.interface.clone() };
+        let attachment = AddressOwner { container: request.container_id.clone(), interface: request.interface.clone() };
         let locked = plan.store.lock()?;
         let mut ips: Vec<ResultIp> = Vec::new();
         for (index, set) in plan.range_sets.iter().enumerate() {
@@ -137,13 +137,13 @@ impl CniPlugin for HostLocalPlugin {
 
     fn delete(&self, request: &CniRequest) -> Result<(), PluginError> {
         let plan = AddressPlan::read(request)?;
-        let attachment = Attachment { container: request.container_id.clone(), interface: request.interface.clone() };
+        let attachment = AddressOwner { container: request.container_id.clone(), interface: request.interface.clone() };
         plan.store.lock()?.release(&attachment)
     }
 
     fn check(&self, request: &CniRequest) -> Result<(), PluginError> {
         let plan = AddressPlan::read(request)?;
-        let attachment = Attachment { container: request.container_id.clone(), interface: request.interface.clone() };
+        let attachment = AddressOwner { container: request.container_id.clone(), interface: request.interface.clone() };
         match plan.store.lock()?.addresses_of(&attachment)?.is_empty() {
             false => Ok(()),
             true => Err(PluginError::mismatch(format!(
@@ -158,9 +158,9 @@ impl CniPlugin for HostLocalPlugin {
         let valid = request.config.get("cni.dev/valid-attachments").and_then(Value::as_array);
         let Some(valid) = valid else { return Ok(()) };
         let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let valid: Vec<Attachment> = valid
+        let valid: Vec<AddressOwner> = valid
             .iter()
-            .map(|one| Attachment { container: text(one, "containerID"), interface: text(one, "ifname") })
+            .map(|one| AddressOwner { container: text(one, "containerID"), interface: text(one, "ifname") })
             .collect();
         plan.store.lock()?.release_others(&valid)
     }
