@@ -35,7 +35,7 @@ impl PersistentVolumeBinder {
         if let Some(name) = volume_name(&claim).map(str::to_owned) {
             return self.bind_requested_volume(&claim, &name).await;
         }
-        let class = self.classes.get("", claim_class(&claim));
+        let class = self.find_class(claim_class(&claim)).await?;
         let delay_binding = class.as_deref().is_some_and(waits_for_first_consumer);
         if let Some(volume) = find_matching_volume(&claim, &self.candidate_volumes(&claim), delay_binding) {
             self.bind(volume, claim).await?;
@@ -167,6 +167,17 @@ impl PersistentVolumeBinder {
             names => ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", names.join(","))),
         };
         self.recorder.record_normal(claim.object_ref(&()), reason, message);
+    }
+
+    /// Finds a storage class. The cache may lag behind the one that the claim came from: what it lacks is read from the
+    /// API server.
+    async fn find_class(&self, name: &str) -> Result<Option<Arc<StorageClass>>, kube::Error> {
+        match self.classes.get("", name) {
+            None if !name.is_empty() => {
+                Ok(Api::all(self.client.clone()).get_opt(name).await?.map(|class: StorageClass| Arc::new(class)))
+            }
+            class => Ok(class),
+        }
     }
 
     /// Asks the class's external provisioner for a volume.
