@@ -1,12 +1,16 @@
 //! Reads ConfigMaps and Secrets referenced by pods of one namespace.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
 
-/// Values of an object by key.
-pub type ObjectData = BTreeMap<String, Vec<u8>>;
+pub use crate::object_cache::ObjectData;
+use crate::{
+    object_cache::{ConfigObject, ObjectCache, ObjectChanges, ObjectUser},
+    pod_metadata::{pod_namespace, pod_uid},
+};
 
 /// A ConfigMap or Secret reference could not be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -43,36 +47,56 @@ pub enum ObjectReferenceError {
     },
 }
 
-/// Reads the objects of one namespace.
-#[derive(Clone)]
-pub struct ConfigObjects {
-    client: Client,
+/// Reads the objects of one pod's namespace from the caches.
+pub struct ConfigObjects<'a> {
+    caches: &'a ObjectCaches,
+    user: ObjectUser,
     namespace: String,
 }
 
-impl ConfigObjects {
-    /// Creates a reader for `namespace`.
-    pub fn new(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.into() }
+/// The caches of both kinds.
+pub struct ObjectCaches {
+    /// ConfigMaps.
+    pub config_maps: ObjectCache<ConfigMap>,
+    /// Secrets.
+    pub secrets: ObjectCache<Secret>,
+}
+
+impl ObjectCaches {
+    /// Creates empty caches; their watches end at `shutdown`.
+    pub fn new(client: Client, shutdown: &CancellationToken) -> Self {
+        Self {
+            config_maps: ObjectCache::new(client.clone(), shutdown.clone()),
+            secrets: ObjectCache::new(client, shutdown.clone()),
+        }
+    }
+
+    /// Forgets a pod that has ended.
+    pub fn release_pod(&self, uid: &str) {
+        self.config_maps.release_pod(uid);
+        self.secrets.release_pod(uid);
+    }
+}
+
+impl<'a> ConfigObjects<'a> {
+    /// Creates a reader for a pod; `changes` is told when an object that was read has changed.
+    pub fn new(caches: &'a ObjectCaches, pod: &Pod, changes: Arc<ObjectChanges>) -> Self {
+        let user = ObjectUser { uid: pod_uid(pod).into(), changes };
+        Self { caches, user, namespace: pod_namespace(pod).into() }
     }
 
     /// Returns the data of a ConfigMap; empty if it is absent and optional.
     pub async fn get_config_map(&self, name: &str, optional: Option<bool>) -> Result<ObjectData, ObjectReferenceError> {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let Some(object) = resolve_optional("configmap", name, optional, api.get_opt(name).await)? else {
-            return Ok(ObjectData::new());
-        };
-        let text = object.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
-        let binary = object.binary_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
-        Ok(text.chain(binary).collect())
+        let found = self.caches.config_maps.get(&self.user, &self.namespace, name).await;
+        let object = resolve_optional("configmap", name, optional, found)?;
+        Ok(object.map(|object| object.to_data()).unwrap_or_default())
     }
 
     /// Returns the data of a Secret; empty if it is absent and optional.
     pub async fn get_secret(&self, name: &str, optional: Option<bool>) -> Result<ObjectData, ObjectReferenceError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let object = resolve_optional("secret", name, optional, api.get_opt(name).await)?;
-        let data = object.and_then(|object| object.data).unwrap_or_default();
-        Ok(data.into_iter().map(|(key, value)| (key, value.0)).collect())
+        let found = self.caches.secrets.get(&self.user, &self.namespace, name).await;
+        let object = resolve_optional("secret", name, optional, found)?;
+        Ok(object.map(|object| object.to_data()).unwrap_or_default())
     }
 
     /// Returns one value of a ConfigMap; `None` if it is absent and optional.

@@ -1,6 +1,6 @@
 //! Creates and starts a container of a pod.
 
-use std::{io, path::PathBuf};
+use std::{collections::HashMap, io, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtime::cri::types::{
@@ -21,7 +21,7 @@ use crate::{
     runtime_status::labels,
     security_context,
     termination_message::termination_path,
-    volumes::{PodVolumes, VolumeError, subpath::SubPathError},
+    volumes::{PodDir, PodVolumes, VolumeError, subpath::SubPathError},
 };
 
 /// The CRI config of a container could not be built.
@@ -173,11 +173,8 @@ impl ContainerLaunch<'_> {
         })
     }
 
-    async fn resolve_environment(
-        &self,
-        spec: &PodSpec,
-    ) -> Result<Vec<(String, String)>, environment::EnvironmentError> {
-        let objects = ConfigObjects::new(self.kubelet.client.clone(), context::pod_namespace(self.pod));
+    async fn resolve_environment(&self, spec: &PodSpec) -> Result<Vec<(String, String)>, ContainerConfigError> {
+        let objects = ConfigObjects::new(&self.kubelet.objects, self.pod, self.volumes.changes.clone());
         // Without the services a container would lack its variables for life.
         self.kubelet.services.wait_for_cache_sync().await;
         let links = spec.enable_service_links != Some(false);
@@ -195,16 +192,31 @@ impl ContainerLaunch<'_> {
             host_ip: self.kubelet.node_ip.to_string(),
             allocatable: &self.kubelet.allocatable,
             services,
+            volume_paths: self.environment_volumes(spec).await?,
         };
-        environment::resolve_environment(self.container, &sources).await
+        Ok(environment::resolve_environment(self.container, &sources).await?)
     }
 
-    fn container_labels(&self) -> std::collections::HashMap<String, String> {
+    /// Returns the host paths of the volumes with environment files.
+    async fn environment_volumes(&self, spec: &PodSpec) -> Result<HashMap<String, PathBuf>, ContainerConfigError> {
+        let dir = PodDir::new(&self.kubelet.root_dir, context::pod_uid(self.pod));
+        let mut paths = HashMap::new();
+        let sources = self.container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
+        for reference in sources.filter_map(|source| source.file_key_ref.as_ref()) {
+            let volume = spec.volumes.iter().flatten().find(|volume| volume.name == reference.volume_name);
+            let Some(volume) = volume else { continue };
+            let resolved = self.volumes.resolve_volume(&self.kubelet.client, self.pod, volume).await?;
+            paths.insert(volume.name.clone(), dir.volume_path(volume, &resolved));
+        }
+        Ok(paths)
+    }
+
+    fn container_labels(&self) -> HashMap<String, String> {
         let own = (labels::CONTAINER.to_string(), self.container.name.clone());
         pod_sandbox::pod_labels(self.pod).into_iter().chain([own]).collect()
     }
 
-    fn container_annotations(&self) -> std::collections::HashMap<String, String> {
+    fn container_annotations(&self) -> HashMap<String, String> {
         let path = termination_path(self.container).to_string();
         let policy = self.container.termination_message_policy.clone().unwrap_or_else(|| "File".into());
         [

@@ -14,7 +14,10 @@ use sys::cgroup::CgroupManager;
 pub use crate::pod_metadata::{
     container_reference, format_pod, pod_name, pod_namespace, pod_reference, pod_uid, time_from_nanos,
 };
-use crate::{admission::PodAdmission, pod_dns::ClusterDns, resources::NodeResources, runtime_status::PodRuntimeStatus};
+use crate::{
+    admission::PodAdmission, config_objects::ObjectCaches, pod_dns::ClusterDns, resources::NodeResources,
+    runtime_status::PodRuntimeStatus,
+};
 
 /// Clients, informers and immutable facts about the node.
 pub struct KubeletContext {
@@ -40,6 +43,8 @@ pub struct KubeletContext {
     pub allocatable: NodeResources,
     /// Client for objects without an informer.
     pub client: kube::Client,
+    /// ConfigMaps and Secrets of the node's pods.
+    pub objects: ObjectCaches,
     /// Admitted pods and what they hold.
     pub admission: Mutex<PodAdmission>,
     /// The container runtime.
@@ -106,6 +111,7 @@ impl KubeletContext {
             services: informers.informer_for(),
             node: informers.informer_for(),
             changes: tokio::sync::broadcast::channel(1).0,
+            objects: ObjectCaches::new(client.clone(), &tokio_util::sync::CancellationToken::new()),
             client,
         }
     }

@@ -1,11 +1,16 @@
 //! Container environments: literals, references, service variables, and expansion of `$(NAME)`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, Service};
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, Pod, Service};
 
 use crate::{
+    blocking::run_blocking,
     config_objects::{ConfigObjects, ObjectReferenceError},
+    env_file::{self, EnvFileError},
     pod_spec::find_container,
     resources::{self, NodeResources},
 };
@@ -15,7 +20,7 @@ pub struct EnvironmentSources<'a> {
     /// The pod, for `fieldRef`.
     pub pod: &'a Pod,
     /// ConfigMaps and Secrets of the pod's namespace.
-    pub objects: &'a ConfigObjects,
+    pub objects: &'a ConfigObjects<'a>,
     /// The pod's IPs.
     pub pod_ips: &'a [String],
     /// The node's IP.
@@ -24,6 +29,8 @@ pub struct EnvironmentSources<'a> {
     pub allocatable: &'a NodeResources,
     /// Services visible to the pod.
     pub services: Vec<std::sync::Arc<Service>>,
+    /// Host paths of the volumes that `fileKeyRef` names.
+    pub volume_paths: HashMap<String, PathBuf>,
 }
 
 /// An environment could not be resolved.
@@ -32,6 +39,20 @@ pub enum EnvironmentError {
     /// A referenced object or key is missing.
     #[error(transparent)]
     Missing(#[from] ObjectReferenceError),
+    /// A `fileKeyRef` names a volume that the pod lacks.
+    #[error("cannot find the volume {0:?} referenced by FileKeyRef")]
+    Volume(String),
+    /// An environment file could not be parsed.
+    #[error("couldn't parse env file: {0}")]
+    File(#[from] EnvFileError),
+    /// An environment file lacks a key.
+    #[error("environment variable key {key:?} not found in file {path:?}")]
+    FileKey {
+        /// The key.
+        key: String,
+        /// The path in the volume.
+        path: String,
+    },
     /// The reference type is unsupported.
     #[error("{0}")]
     Unsupported(String),
@@ -108,7 +129,26 @@ async fn referenced_value(
             || EnvironmentError::Unsupported(format!("resourceFieldRef {:?} is not supported", reference.resource));
         return value.map(Some).ok_or_else(unsupported);
     }
+    if let Some(reference) = &source.file_key_ref {
+        return file_value(reference, sources).await;
+    }
     Err(EnvironmentError::Unsupported("valueFrom names a source that is not supported".into()))
+}
+
+/// Returns a value of an environment file; `None` if it is absent and optional.
+async fn file_value(
+    reference: &FileKeySelector,
+    sources: &EnvironmentSources<'_>,
+) -> Result<Option<String>, EnvironmentError> {
+    let missing = || EnvironmentError::Volume(reference.volume_name.clone());
+    let volume = sources.volume_paths.get(&reference.volume_name).ok_or_else(missing)?.clone();
+    let (path, key) = (PathBuf::from(&reference.path), reference.key.clone());
+    let value = run_blocking(move || env_file::read_env_file(&volume, &path, &key)).await?;
+    match (value.is_empty(), reference.optional) {
+        (true, Some(true)) => Ok(None),
+        (true, _) => Err(EnvironmentError::FileKey { key: reference.key.clone(), path: reference.path.clone() }),
+        (false, _) => Ok(Some(value)),
+    }
 }
 
 fn downward_api_value(

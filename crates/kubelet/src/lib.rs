@@ -33,6 +33,7 @@ mod container_mounts;
 mod containers;
 mod context;
 mod cri_log;
+mod env_file;
 mod environment;
 mod grace_period;
 mod handlers;
@@ -45,6 +46,7 @@ mod logs;
 mod machine_info;
 mod metrics;
 mod node_registration;
+mod object_cache;
 mod pod_actions;
 mod pod_dns;
 mod pod_metadata;
@@ -182,6 +184,7 @@ async fn run_components(
         capacity: machine.capacity(),
         allocatable: machine.allocatable(),
         runtime_name: version.runtime_name,
+        objects: config_objects::ObjectCaches::new(client.clone(), &shutdown),
         client,
         cri,
     });

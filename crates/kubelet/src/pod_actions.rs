@@ -21,6 +21,8 @@ use crate::{
 
 /// Task key of sandbox work; invalid as a container name.
 pub const SANDBOX_KEY: &str = "/sandbox";
+/// Task key of the restart of all containers; invalid as a container name.
+pub const RESET_KEY: &str = "/reset";
 
 /// An action. Different actions may run concurrently.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,22 @@ pub enum PodAction {
         /// Container id.
         id: String,
     },
+    /// Remove all containers, in this order; the next computation starts them anew.
+    ResetContainers {
+        /// The containers.
+        containers: Vec<ContainerReset>,
+    },
+}
+
+/// A container to remove before the pod restarts in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerReset {
+    /// Container name.
+    pub name: String,
+    /// Container id.
+    pub id: String,
+    /// Whether it must be killed first.
+    pub kill: bool,
 }
 
 /// The actions to take now.
@@ -71,6 +89,8 @@ pub struct PodActionInput<'a> {
     pub backoffs: &'a KeyedBackoff,
     /// Keys of running tasks.
     pub busy: &'a HashSet<String>,
+    /// Whether a task runs; those in `busy` may also wait for their next attempt.
+    pub has_tasks: bool,
     /// Probe results of running containers, by id.
     pub health: &'a HashMap<String, ContainerHealth>,
     /// Current time.
@@ -81,6 +101,14 @@ pub struct PodActionInput<'a> {
 pub fn compute_pod_actions(input: &PodActionInput<'_>) -> PodActions {
     let mut plan = PodActions::default();
     let Some(spec) = &input.pod.spec else { return plan };
+    if is_restarting_all_containers(spec, input.runtime_status) {
+        // The containers' own work ends first.
+        if !input.has_tasks {
+            plan.actions
+                .push(PodAction::ResetContainers { containers: containers_to_reset(spec, input.runtime_status) });
+        }
+        return plan;
+    }
     if is_pod_finished(spec, input.runtime_status) {
         return PodActions { finished: true, ..plan };
     }
@@ -95,6 +123,34 @@ pub fn compute_pod_actions(input: &PodActionInput<'_>) -> PodActions {
         plan_containers(&mut plan, input, spec);
     }
     plan
+}
+
+/// Whether a container has exited with a code whose rule restarts all containers of the pod in place.
+pub fn is_restarting_all_containers(spec: &PodSpec, runtime_status: &PodRuntimeStatus) -> bool {
+    let latest = |container: &Container| {
+        let record = runtime_status.latest_container(&container.name);
+        record.is_some_and(|record| is_reset_source(container, record))
+    };
+    spec.init_containers.iter().flatten().chain(&spec.containers).any(latest)
+}
+
+fn is_reset_source(container: &Container, record: &ContainerRecord) -> bool {
+    record.is_exited() && pod_spec::restarts_all_containers(container, record.status.exit_code)
+}
+
+/// Returns the containers to remove: regular ones before init containers, and last those whose exit is the cause, so that
+/// the restart goes on after one of the kubelet.
+fn containers_to_reset(spec: &PodSpec, runtime_status: &PodRuntimeStatus) -> Vec<ContainerReset> {
+    let (mut resets, mut sources) = (Vec::new(), Vec::new());
+    for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
+        for record in runtime_status.containers.iter().filter(|record| record.name() == container.name) {
+            let (name, id) = (container.name.clone(), record.status.id.clone());
+            let list = if is_reset_source(container, record) { &mut sources } else { &mut resets };
+            list.push(ContainerReset { name, id, kill: !record.is_exited() });
+        }
+    }
+    resets.extend(sources);
+    resets
 }
 
 /// Plans init containers in order; returns whether the regular containers may start.

@@ -126,7 +126,7 @@ async fn create_dir(path: PathBuf) -> Result<(), SandboxError> {
 
 /// Sets up or refreshes the volumes.
 pub async fn prepare_volumes(kubelet: &KubeletContext, pod: &Pod, volumes: &PodVolumes) -> Result<(), SandboxError> {
-    let objects = ConfigObjects::new(kubelet.client.clone(), context::pod_namespace(pod));
+    let objects = ConfigObjects::new(&kubelet.objects, pod, volumes.changes.clone());
     let content = VolumeContent {
         pod,
         objects: &objects,

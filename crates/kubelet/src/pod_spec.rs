@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, EphemeralContainer, Pod, PodSpec};
 
+/// Action of a restart rule that restarts all containers of the pod.
+const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
+
 /// Whether an init container is a sidecar (restart policy `Always`).
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
@@ -28,10 +31,9 @@ pub enum ExitAction {
 /// Returns what happens after a container exited: its first matching restart rule decides, else its own restart policy,
 /// else the pod's.
 pub fn exit_action(spec: &PodSpec, container: &Container, exit_code: i32) -> ExitAction {
-    let rules = container.restart_policy_rules.iter().flatten();
-    if let Some(rule) = rules.into_iter().find(|rule| matches_exit_code(rule, exit_code)) {
+    if let Some(rule) = matching_rule(container, exit_code) {
         return match rule.action.as_str() {
-            "RestartAllContainers" => ExitAction::RestartAllContainers,
+            RESTART_ALL_CONTAINERS => ExitAction::RestartAllContainers,
             _ => ExitAction::Restart,
         };
     }
@@ -40,6 +42,22 @@ pub fn exit_action(spec: &PodSpec, container: &Container, exit_code: i32) -> Exi
         "OnFailure" if exit_code == 0 => ExitAction::Stop,
         _ => ExitAction::Restart,
     }
+}
+
+fn matching_rule(container: &Container, exit_code: i32) -> Option<&ContainerRestartRule> {
+    container.restart_policy_rules.iter().flatten().find(|rule| matches_exit_code(rule, exit_code))
+}
+
+/// Whether this exit of the container restarts all containers of the pod.
+pub fn restarts_all_containers(container: &Container, exit_code: i32) -> bool {
+    matching_rule(container, exit_code).is_some_and(|rule| rule.action == RESTART_ALL_CONTAINERS)
+}
+
+/// Whether a container of the pod has a rule that restarts all containers.
+pub fn may_restart_all_containers(spec: &PodSpec) -> bool {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let mut rules = containers.flat_map(|container| container.restart_policy_rules.iter().flatten());
+    rules.any(|rule| rule.action == RESTART_ALL_CONTAINERS)
 }
 
 fn matches_exit_code(rule: &ContainerRestartRule, exit_code: i32) -> bool {

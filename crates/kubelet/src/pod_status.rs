@@ -4,8 +4,10 @@
 
 mod conditions;
 mod phase;
+mod restarting;
 
 pub use conditions::is_kubelet_condition;
+pub use restarting::has_reset_source;
 
 use std::collections::HashMap;
 
@@ -71,6 +73,8 @@ pub struct PodStatusInput<'a> {
     pub failure: Option<&'a PodFailure>,
     /// Whether nothing of the pod runs or will run.
     pub terminal: bool,
+    /// Whether all containers are being restarted in place.
+    pub restarting: bool,
     /// Resources that the containers run with, by name.
     pub actuated: Option<&'a ContainerResources>,
     /// A resize that does not fit the node.
@@ -149,14 +153,22 @@ impl PodStatusInput<'_> {
             ..Default::default()
         };
         let waiting = self.waiting.get(&container.name);
+        let old = self.old_container_status(&container.name);
         let Some(record) = latest else {
+            self.fill_from_old_status(&mut status, old);
             status.state = Some(self.absent_state(waiting, default_reason));
             status.started = Some(false);
+            if self.is_reset(old) {
+                let count = old.map_or(0, |old| old.restart_count);
+                restarting::mark_container_reset(&mut status, count);
+            }
             return status;
         };
         self.fill_from_runtime(&mut status, container, record);
         let previous = self.runtime_status.previous_container(&container.name).filter(|record| record.is_exited());
-        status.last_state = previous.map(|record| self.terminated_state(record)).or(Some(ContainerState::default()));
+        let previous = previous.map(|record| self.terminated_state(record));
+        let last = || old.and_then(|old| restarting::last_state_of_removed(old, status.container_id.as_deref()));
+        status.last_state = previous.or_else(last).or(Some(ContainerState::default()));
         status.state = Some(if record.is_running() {
             let running = ContainerStateRunning { started_at: time_from_nanos(record.status.started_at) };
             ContainerState { running: Some(running), ..Default::default() }
@@ -180,6 +192,34 @@ impl PodStatusInput<'_> {
             record.is_running() && health.started && health.ready
         };
         status
+    }
+
+    /// Returns the last reported status of a container.
+    fn old_container_status(&self, name: &str) -> Option<&ContainerStatus> {
+        let old = self.last_status.or(self.pod.status.as_ref())?;
+        let lists = [&old.container_statuses, &old.init_container_statuses, &old.ephemeral_container_statuses];
+        lists.into_iter().flat_map(|list| list.iter().flatten()).find(|status| status.name == name)
+    }
+
+    /// Keeps the restart count and the last end of a container that the runtime lacks.
+    fn fill_from_old_status(&self, status: &mut ContainerStatus, old: Option<&ContainerStatus>) {
+        let Some(old) = old else { return };
+        status.restart_count = old.restart_count;
+        status.last_state = old.last_state.clone();
+        let ran = old.state.as_ref().is_some_and(|state| state.running.is_some());
+        let ended = |state: &ContainerState| state.terminated.is_some();
+        if ran && !self.terminal && !old.last_state.as_ref().is_some_and(ended) {
+            let message =
+                "The container could not be located when the pod was deleted.  The container used to be Running";
+            status.last_state = Some(unknown_end(message));
+            status.restart_count += i32::from(self.pod.metadata.deletion_timestamp.is_none());
+        }
+    }
+
+    /// Whether the runtime lacks a container because all containers of the pod are restarted.
+    fn is_reset(&self, old: Option<&ContainerStatus>) -> bool {
+        let waits = |status: &ContainerStatus| status.state.as_ref().is_none_or(|state| state.waiting.is_some());
+        self.restarting && old.is_some_and(|old| !waits(old))
     }
 
     /// Returns the statuses of the ephemeral containers, which are neither ready nor started in upstream's terms.
@@ -215,13 +255,7 @@ impl PodStatusInput<'_> {
             let message = waiting.map(|waiting| waiting.message.as_str()).filter(|message| !message.is_empty());
             return waiting_state(waiting.map_or(default_reason, |waiting| waiting.reason), message);
         }
-        let terminated = ContainerStateTerminated {
-            exit_code: 137,
-            reason: Some("ContainerStatusUnknown".into()),
-            message: Some("The container could not be located when the pod was terminated".into()),
-            ..Default::default()
-        };
-        ContainerState { terminated: Some(terminated), ..Default::default() }
+        unknown_end("The container could not be located when the pod was terminated")
     }
 
     fn terminated_state(&self, record: &ContainerRecord) -> ContainerState {
@@ -241,6 +275,17 @@ impl PodStatusInput<'_> {
         };
         ContainerState { terminated: Some(terminated), ..Default::default() }
     }
+}
+
+/// Returns the end of a container that the runtime has lost.
+fn unknown_end(message: &str) -> ContainerState {
+    let terminated = ContainerStateTerminated {
+        exit_code: 137,
+        reason: Some("ContainerStatusUnknown".into()),
+        message: Some(message.into()),
+        ..Default::default()
+    };
+    ContainerState { terminated: Some(terminated), ..Default::default() }
 }
 
 fn waiting_state(reason: &str, message: Option<&str>) -> ContainerState {

@@ -11,7 +11,9 @@ use crate::{
     blocking::run_blocking,
     context::{self, KubeletContext},
     grace_period::MIN_GRACE_PERIOD,
-    hooks, pod_sandbox,
+    hooks,
+    pod_actions::ContainerReset,
+    pod_sandbox,
     pod_spec::{find_container, is_sidecar},
     runtime_status::{ContainerRecord, PodRuntimeStatus},
     status_writer::has_status_code,
@@ -63,6 +65,25 @@ async fn stop_container_record(
         kubelet.recorder.record_normal(about, "Killing", format!("Stopping container {}", container.name));
     }
     stop_container(kubelet, pod, &container, &record.status.id, grace).await
+}
+
+/// Kills without grace and removes containers, one after the other.
+pub async fn remove_containers(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    containers: &[ContainerReset],
+) -> Result<(), CriError> {
+    for reset in containers {
+        if reset.kill {
+            if let Some(container) = find_container(pod, &reset.name) {
+                let about = context::container_reference(pod, &container);
+                kubelet.recorder.record_normal(about, "Killing", "killing");
+            }
+            ignore_not_found(kubelet.cri.stop_container(&reset.id, Duration::ZERO).await)?;
+        }
+        ignore_not_found(kubelet.cri.remove_container(&reset.id).await)?;
+    }
+    Ok(())
 }
 
 /// Runs the preStop hook and stops the container, both within `grace`.

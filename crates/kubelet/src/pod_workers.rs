@@ -185,6 +185,7 @@ impl PodWorkers {
             Ok((uid, Ok(()))) => {
                 self.handles.remove(&uid);
                 self.kubelet.lock_admission().release_pod(&uid);
+                self.kubelet.objects.release_pod(&uid);
             }
             Ok((uid, Err(PanicError))) => {
                 if let Some(mut handle) = self.handles.remove(&uid) {

@@ -53,6 +53,20 @@ pub fn termination_log(dir: &PodDir, container: &str, attempt: u32) -> PathBuf {
     dir.path().join("containers").join(container).join(attempt.to_string())
 }
 
+/// Returns the attempt after the newest of which `log_dir` has a log `<attempt>.log` or a rotated one.
+pub async fn next_attempt(log_dir: PathBuf) -> u32 {
+    run_blocking(move || {
+        let names = fs::read_dir(log_dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let attempt = |name: &str| {
+            let (attempt, rest) = name.split_once(".log")?;
+            attempt.parse::<u32>().ok().filter(|_| rest.is_empty() || rest.starts_with('.'))
+        };
+        let attempts = names.filter_map(|name| attempt(name.to_str()?));
+        attempts.max().map_or(0, |attempt| attempt.saturating_add(1))
+    })
+    .await
+}
+
 /// Creates the termination log, writable by every user.
 pub async fn create_termination_log(path: PathBuf) -> io::Result<()> {
     run_blocking(move || {

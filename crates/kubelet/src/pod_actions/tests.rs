@@ -34,6 +34,7 @@ fn plan_of(pod: &Pod, runtime_status: &PodRuntimeStatus) -> PodActions {
         runtime_status,
         backoffs: &KeyedBackoff::default(),
         busy: &HashSet::new(),
+        has_tasks: false,
         health: &HashMap::new(),
         now,
     })
@@ -80,6 +81,7 @@ fn second_crash_is_in_backoff() {
         runtime_status: &runtime_status,
         backoffs: &backoffs,
         busy: &busy,
+        has_tasks: false,
         health: &health,
         now: Timestamp::from_second(second).unwrap(),
     };
@@ -131,8 +133,23 @@ fn sidecar_runs_beside_regular_containers() {
         runtime_status: &unstarted,
         backoffs: &backoffs,
         busy: &busy,
+        has_tasks: false,
         health: &health,
         now,
     };
     assert_eq!(started(&compute_pod_actions(&input)), [], "its startup probe has not succeeded");
+}
+
+#[test]
+fn restart_rule_removes_all_containers_and_its_cause_last() {
+    let mut pod = pod("Never");
+    let rule = json!([{ "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [42] } }]);
+    pod.spec.as_mut().unwrap().containers[0].restart_policy_rules = serde_json::from_value(rule).unwrap();
+    let others = || [record("b", Running, 0, 0), record("i", Exited, 0, 0)];
+    let running = plan_of(&pod, &runtime_status([vec![record("a", Exited, 0, 0)], others().into()].concat()));
+    assert_eq!((running.actions, running.finished), (vec![], false));
+    let plan = plan_of(&pod, &runtime_status([vec![record("a", Exited, 42, 0)], others().into()].concat()));
+    let reset = |name: &str, kill| ContainerReset { name: name.into(), id: format!("{name}-0"), kill };
+    let containers = vec![reset("b", true), reset("i", false), reset("a", false)];
+    assert_eq!(plan.actions, [PodAction::ResetContainers { containers }]);
 }

@@ -6,9 +6,11 @@ use k8s_openapi::{
 };
 
 use super::{PodStatusInput, is_init_passed, is_sidecar_status};
+use crate::pod_spec::may_restart_all_containers;
 
 /// Conditions owned by the kubelet; others are preserved.
-const OWNED_CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
+const OWNED_CONDITIONS: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "AllContainersRestarting"];
 
 /// Conditions of resizes, present while they hold.
 const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
@@ -63,14 +65,18 @@ pub fn compute_conditions(
     let lasting: Vec<_> = sidecars.chain(status.container_statuses.iter().flatten()).collect();
     let containers_ready = containers_ready(phase, &lasting);
     let findings = [
-        sandbox_ready(input),
-        initialized(phase, spec, init, status),
-        pod_ready(&containers_ready, spec, theirs),
-        containers_ready,
+        Some(sandbox_ready(input)),
+        Some(initialized(phase, spec, status, old)),
+        Some(pod_ready(&containers_ready, spec, theirs)),
+        Some(containers_ready),
+        may_restart_all_containers(spec).then(|| all_containers_restarting(input, phase)),
     ];
     let generation = input.pod.metadata.generation;
-    let mut conditions: Vec<_> =
-        findings.into_iter().map(|condition| to_pod_condition(condition, old, generation, Time(input.now))).collect();
+    let mut conditions: Vec<_> = findings
+        .into_iter()
+        .flatten()
+        .map(|condition| to_pod_condition(condition, old, generation, Time(input.now)))
+        .collect();
     let is_ours = |kind: &str| OWNED_CONDITIONS.contains(&kind) || RESIZE_CONDITIONS.contains(&kind);
     conditions.extend(theirs.iter().filter(|condition| !is_ours(&condition.type_)).cloned());
     conditions.extend(
@@ -119,7 +125,23 @@ fn sandbox_ready(input: &PodStatusInput<'_>) -> ConditionState {
     ConditionState { kind: OWNED_CONDITIONS[0], holds, reason: None, message: None }
 }
 
-fn initialized(phase: &str, spec: &PodSpec, init: &[ContainerStatus], status: &PodStatus) -> ConditionState {
+/// Says whether all containers are being restarted in place; the runtime still has one of them.
+fn all_containers_restarting(input: &PodStatusInput<'_>, phase: &str) -> ConditionState {
+    let stopped = |reason| ConditionState { kind: OWNED_CONDITIONS[4], holds: false, reason, message: None };
+    match phase {
+        "Succeeded" => stopped(Some("PodCompleted")),
+        "Failed" => stopped(Some("PodFailed")),
+        _ if input.restarting && !input.runtime_status.containers.is_empty() => ConditionState {
+            reason: Some("RestartAllContainersStarted"),
+            message: Some("container exited with restart policy rule".into()),
+            ..ConditionState::holds(OWNED_CONDITIONS[4])
+        },
+        _ => stopped(None),
+    }
+}
+
+fn initialized(phase: &str, spec: &PodSpec, status: &PodStatus, old: &[PodCondition]) -> ConditionState {
+    let init = status.init_container_statuses.as_deref().unwrap_or_default();
     let incomplete = init.iter().filter(|status| !is_init_passed(spec, status));
     let incomplete: Vec<_> = incomplete.map(|status| status.name.as_str()).collect();
     if phase == "Succeeded" {
@@ -127,7 +149,9 @@ fn initialized(phase: &str, spec: &PodSpec, init: &[ContainerStatus], status: &P
     }
     // A container that started proves that initialization completed.
     let ran = status.container_statuses.iter().flatten().any(|status| status.started == Some(true));
-    if incomplete.is_empty() || ran {
+    // What was initialized stays so, also while all containers are restarted.
+    let before = old.iter().any(|condition| condition.type_ == "Initialized" && condition.status == "True");
+    if incomplete.is_empty() || ran || before {
         return ConditionState::holds("Initialized");
     }
     let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTerminated, ContainerStatus, PodSpec};
 
+use super::restarting::is_reset_end;
 use crate::pod_spec::{ExitAction, exit_action, is_sidecar};
 
 /// Container counts by state.
@@ -79,8 +80,8 @@ fn is_running(status: &ContainerStatus) -> bool {
     status.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-fn is_restarted(spec: &PodSpec, container: &Container, exit_code: i32) -> bool {
-    exit_action(spec, container, exit_code) != ExitAction::Stop
+fn is_restarted(spec: &PodSpec, container: &Container, end: &ContainerStateTerminated) -> bool {
+    is_reset_end(end) || exit_action(spec, container, end.exit_code) != ExitAction::Stop
 }
 
 fn add_init_container(
@@ -92,7 +93,7 @@ fn add_init_container(
     match status.filter(|status| !is_running(status)).and_then(last_end) {
         None => progress.pending += 1,
         Some(end) if end.exit_code == 0 => {}
-        Some(end) if is_restarted(spec, container, end.exit_code) => progress.pending += 1,
+        Some(end) if is_restarted(spec, container, end) => progress.pending += 1,
         Some(_) => progress.failed += 1,
     }
 }
@@ -119,7 +120,7 @@ fn add_container(
         count.running += 1;
     } else if let Some(end) = last_end(status) {
         count.stopped += 1;
-        count.stopped_for_good += usize::from(!is_restarted(spec, container, end.exit_code));
+        count.stopped_for_good += usize::from(!is_restarted(spec, container, end));
         let ended = terminated(status.state.as_ref());
         count.succeeded += usize::from(ended.is_some_and(|ended| ended.exit_code == 0));
     } else {

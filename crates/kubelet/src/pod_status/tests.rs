@@ -33,6 +33,7 @@ fn runtime_status(containers: Vec<ContainerRecord>) -> PodRuntimeStatus {
 fn check(pod: &Pod, runtime_status: &PodRuntimeStatus, waiting: Option<WaitingReason>, terminal: bool) -> PodStatus {
     let waiting = waiting.map(|waiting| ("c".to_string(), waiting)).into_iter().collect();
     generate_pod_status(&PodStatusInput {
+        restarting: false,
         actuated: None,
         pending_resize: None,
         resize_in_progress: None,

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodStatus},
+    jiff::Timestamp,
+};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -23,7 +26,7 @@ use crate::{
     context::{self, KubeletContext},
     grace_period,
     pod_actions::{self, PodActionInput},
-    pod_spec::find_container,
+    pod_spec::{find_container, may_restart_all_containers},
     pod_status::{self, PodFailure, PodStatusInput, WaitingReason},
     pod_termination,
     prober::ProbeManager,
@@ -119,6 +122,7 @@ impl PodWorker {
         Self {
             writer: StatusWriter::new(kubelet.client.clone(), &pod),
             probes: ProbeManager::new(wake.clone()),
+            volumes: Arc::new(PodVolumes::new(wake.clone())),
             kubelet,
             updates,
             wake,
@@ -129,7 +133,6 @@ impl PodWorker {
             waiting_reasons: HashMap::new(),
             termination_messages: HashMap::new(),
             backoffs: Arc::default(),
-            volumes: Arc::default(),
             failure: None,
             allocation: None,
             pending_resize: None,
@@ -215,6 +218,7 @@ impl PodWorker {
             runtime_status: &runtime_status,
             backoffs: &self.backoffs,
             busy: &busy,
+            has_tasks: !self.busy_keys.is_empty(),
             health: &health,
             now: Timestamp::now(),
         };
@@ -303,6 +307,7 @@ impl PodWorker {
             messages: &self.termination_messages,
             failure: self.failure.as_ref(),
             terminal,
+            restarting: !terminal && is_restarting(pod, runtime_status, last.as_deref()),
             actuated: self.allocation.as_ref().map(|allocation| &allocation.actuated),
             pending_resize: self.pending_resize.as_ref().filter(|_| !terminal),
             resize_in_progress: (self.is_resizing() && !terminal).then_some(self.resize_error.as_deref()),
@@ -354,6 +359,7 @@ impl PodWorker {
         let clean = pod_termination::cleanup_pod(self.kubelet.clone(), pod.clone());
         // A busy mount or cgroup is retried.
         let ((), clean) = tokio::join!(self.writer.wait_until_written(), clean);
+        self.kubelet.objects.release_pod(context::pod_uid(pod));
         Ok(clean)
     }
 
@@ -375,6 +381,14 @@ impl PodWorker {
             PodUpdate::Sync(_) => Ok(Some(RESYNC_PERIOD * 20)),
         }
     }
+}
+
+/// Whether all containers are being restarted: the runtime has the exit that causes it, or had it at the last report.
+fn is_restarting(pod: &Pod, runtime_status: &PodRuntimeStatus, last: Option<&PodStatus>) -> bool {
+    let Some(spec) = pod.spec.as_ref().filter(|spec| may_restart_all_containers(spec)) else { return false };
+    let last = last.or(pod.status.as_ref());
+    pod_actions::is_restarting_all_containers(spec, runtime_status)
+        || last.is_some_and(|last| pod_status::has_reset_source(spec, last))
 }
 
 /// Returns the time left until `activeDeadlineSeconds`.

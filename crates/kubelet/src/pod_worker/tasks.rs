@@ -10,12 +10,13 @@ use super::{MAX_SANDBOX_RETRY_DELAY, PodWorker, PodWorkerState, RESYNC_PERIOD, R
 use crate::{
     containers::ContainerLaunch,
     context, grace_period, hooks,
-    pod_actions::{PodAction, SANDBOX_KEY},
+    pod_actions::{ContainerReset, PodAction, RESET_KEY, SANDBOX_KEY},
     pod_sandbox,
     pod_spec::find_container,
     pod_status::WaitingReason,
     pod_termination,
     runtime_status::PodRuntimeStatus,
+    termination_message,
 };
 
 /// Component label of logs and metrics.
@@ -44,6 +45,8 @@ pub(super) enum TaskOutcome {
     Stopped,
     /// The runtime failed to stop a container.
     StopFailed(runtime::cri::CriError),
+    /// The runtime failed to remove a container.
+    ResetFailed(runtime::cri::CriError),
     /// These containers have their new resources.
     Resized(Vec<String>),
     /// The runtime refused new resources.
@@ -64,7 +67,19 @@ impl PodWorker {
                 let message = format!("Container {name} definition changed, will be restarted");
                 self.kill_container(pod, name, id, None, message);
             }
+            PodAction::ResetContainers { containers } => self.reset_containers(pod, containers),
         }
+    }
+
+    /// Removes all containers, without grace, so that the next sync starts the pod anew in its sandbox. Their logs stay.
+    fn reset_containers(&mut self, pod: &Arc<Pod>, containers: Vec<ContainerReset>) {
+        let (kubelet, pod) = (self.kubelet.clone(), pod.clone());
+        self.spawn_task(RESET_KEY.into(), async move {
+            match pod_termination::remove_containers(&kubelet, &pod, &containers).await {
+                Ok(()) => TaskOutcome::Success,
+                Err(error) => TaskOutcome::ResetFailed(error),
+            }
+        });
     }
 
     fn start_sandbox(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus, attempt: u32) {
@@ -101,6 +116,11 @@ impl PodWorker {
         let Some(sandbox) = runtime_status.ready_sandbox().cloned() else { return };
         self.spawn_task(name, async move {
             let (kubelet, pod, container) = (&*kubelet, &*pod, &container);
+            // A container that the runtime does not know may have run before: its logs are kept.
+            let attempt = match attempt {
+                0 => termination_message::next_attempt(kubelet.pod_log_dir(pod).join(&container.name)).await,
+                attempt => attempt,
+            };
             if let Some(id) = replaces {
                 // A leftover makes the creation fail with a clear error.
                 let _ = kubelet.cri.remove_container(&id).await;
@@ -173,6 +193,7 @@ impl PodWorker {
         };
         self.busy_keys.remove(&key);
         match outcome {
+            TaskOutcome::Success if key == RESET_KEY => self.waiting_reasons.clear(),
             TaskOutcome::Success => {
                 self.waiting_reasons.remove(&key);
                 self.sandbox_failures = 0;
@@ -200,6 +221,10 @@ impl PodWorker {
                 let pause = Duration::from_millis(500) * 2u32.pow(self.sandbox_failures.min(6));
                 self.sandbox_failures += 1;
                 self.retry_at.insert(key, Instant::now() + pause.min(MAX_SANDBOX_RETRY_DELAY));
+            }
+            TaskOutcome::ResetFailed(error) => {
+                tracing::warn!(pod = context::format_pod(pod), %error, "kubelet: containers not removed, retrying");
+                self.retry_at.insert(key, Instant::now() + RUNTIME_RETRY_DELAY);
             }
             TaskOutcome::Panicked => {
                 self.requested_grace = None;
@@ -242,8 +267,10 @@ impl PodWorker {
 
     /// Refreshes the contents of volumes when they are due.
     pub(super) fn refresh_volumes(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus) {
-        let due = self.volumes_refreshed.elapsed() >= RESYNC_PERIOD;
-        if !due || runtime_status.ready_sandbox().is_none() || self.busy_keys.contains(SANDBOX_KEY) {
+        if runtime_status.ready_sandbox().is_none() || self.busy_keys.contains(SANDBOX_KEY) {
+            return;
+        }
+        if !self.volumes.changes.take() && self.volumes_refreshed.elapsed() < RESYNC_PERIOD {
             return;
         }
         self.volumes_refreshed = Instant::now();

@@ -30,7 +30,7 @@ pub struct VolumeContent<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// ConfigMaps and Secrets of the pod's namespace.
-    pub objects: &'a ConfigObjects,
+    pub objects: &'a ConfigObjects<'a>,
     /// Client for token requests.
     pub client: &'a kube::Client,
     /// Resources that the node can allocate.

@@ -13,12 +13,15 @@ use k8s_openapi::{
     api::core::v1::{Pod, Volume},
     jiff::Timestamp,
 };
+use tokio::sync::Notify;
 
 use self::{
     atomic_writer::VolumeFiles,
     source::{ClaimError, ResolvedVolume, VolumeSource},
 };
-use crate::{blocking::run_blocking, config_objects::ObjectReferenceError, context::pod_namespace};
+use crate::{
+    blocking::run_blocking, config_objects::ObjectReferenceError, context::pod_namespace, object_cache::ObjectChanges,
+};
 
 pub mod atomic_writer;
 pub mod content;
@@ -90,10 +93,17 @@ impl TokenCache {
 pub struct PodVolumes {
     /// Service account tokens.
     pub tokens: TokenCache,
+    /// Changes of the pod's ConfigMaps and Secrets.
+    pub changes: Arc<ObjectChanges>,
     resolved: Mutex<HashMap<String, Arc<ResolvedVolume>>>,
 }
 
 impl PodVolumes {
+    /// Creates the state of a pod whose worker `wake` wakes.
+    pub fn new(wake: Arc<Notify>) -> Self {
+        Self { changes: Arc::new(ObjectChanges::new(wake)), ..Default::default() }
+    }
+
     /// Resolves a volume of the pod, once.
     pub async fn resolve_volume(
         &self,
