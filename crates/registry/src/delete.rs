@@ -91,27 +91,38 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<DeleteOutcome, Status> {
         let resource = &request.resource;
+        let mut marked = None;
         for _ in 0..RETRIES {
-            let (object, revision) = self.read_object(resource, namespace, name).await?;
+            let (object, revision) = match (self.read_object(resource, namespace, name).await, marked.take()) {
+                // A component that saw the final grace period, such as the kubelet, was faster.
+                (Err(status), Some(last)) if status.is_not_found() => return Ok(DeleteOutcome::Gone(last)),
+                (read, _) => read?,
+            };
             options.check_preconditions(resource, &object)?;
             if !options.admitted {
                 let attributes = AdmissionAttributes::for_delete(self, request, &object, &options.admission_options);
                 self.admission().admit_without_object(&attributes).await?;
             }
-            match self.delete_revision(resource, object, revision, options).await {
-                Err(SaveError::Store(store::StoreError::Conflict { current: Some(_), .. })) => continue,
+            match self.delete_revision(resource, object, revision, options, &mut marked).await {
+                Err(SaveError::Store(store::StoreError::Conflict { current, .. }))
+                    if current.is_some() || marked.is_some() =>
+                {
+                    continue;
+                }
                 result => return result.map_err(|unsaved| unsaved.into_status(resource, name)),
             }
         }
         Err(Status::object_modified(resource, name))
     }
 
+    /// Deletes or marks one revision. `last_marked` is set once watchers have seen the final grace period.
     async fn delete_revision(
         &self,
         resource: &Resource,
         object: Value,
         revision: Revision,
         options: &DeleteOptions,
+        last_marked: &mut Option<Value>,
     ) -> Result<DeleteOutcome, SaveError> {
         let marked = mark_for_deletion(resource, &object, options);
         if !deletion_waits(resource, &marked) {
@@ -125,8 +136,9 @@ impl Registry {
             let (saved, _) =
                 self.save_object(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
             let revision = meta::string_at(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
-            self.remove_object(resource, &saved, revision, options.dry_run).await?;
-            return Ok(DeleteOutcome::Gone(saved));
+            let saved = last_marked.insert(saved);
+            self.remove_object(resource, saved, revision, options.dry_run).await?;
+            return Ok(DeleteOutcome::Gone(saved.clone()));
         }
         if marked == object {
             return Ok(DeleteOutcome::Waiting(object));
