@@ -1,7 +1,8 @@
 //! Attaches CSI volumes to the nodes of the pods that use them, and detaches them afterwards.
 //!
 //! The key is a node. A sync compares the volumes that its pods need with its VolumeAttachments: missing ones are
-//! created, surplus ones deleted once the kubelet has unmounted the volume. `Node.status.volumesAttached` is written
+//! created, surplus ones deleted once the kubelet has unmounted the volume. VolumeAttachments that others made are left
+//! alone: those of this controller are known by their names. `Node.status.volumesAttached` is written
 //! before a volume is detached and after it was attached, so that the kubelet mounts only attached volumes.
 
 mod state;
@@ -118,7 +119,8 @@ impl Controller for AttachDetachController {
     async fn sync(&self, name: &String) -> Result<RequeueAction, kube::Error> {
         let (node, desired) = (self.nodes.get("", name), self.desired_volumes(name));
         let attachments = self.attachments.by_index(ATTACHMENTS_BY_NODE, name);
-        let surplus: Vec<_> = attachments.iter().filter(|found| !desired.contains_key(&found.name_any())).collect();
+        let is_surplus = |name: &str| state::is_attachment_name(name) && !desired.contains_key(name);
+        let surplus: Vec<_> = attachments.iter().filter(|found| is_surplus(&found.name_any())).collect();
         let (detachable, wait) = self.detachable(node.as_deref(), &surplus);
         self.forget_detach_requests(&desired);
 

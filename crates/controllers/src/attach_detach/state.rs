@@ -49,6 +49,12 @@ impl CsiVolume {
     }
 }
 
+/// Whether a VolumeAttachment has a name as this controller gives it.
+pub(super) fn is_attachment_name(name: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.strip_prefix("csi-").is_some_and(|digest| digest.len() == 64 && digest.bytes().all(is_hex))
+}
+
 /// A volume that pods on a node need.
 pub(super) struct DesiredVolume {
     pub(super) csi: CsiVolume,
@@ -112,6 +118,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn attachments_of_others_are_told_by_their_names() {
+        let own = CsiVolume { driver: "csi.example".into(), handle: "v1".into() }.attachment_name("node-1");
+        assert!(is_attachment_name(&own), "{own}");
+        for other in ["va-e2e-gwpz2", "csi-", "csi-abc", &own[1..], &own.to_uppercase()] {
+            assert!(!is_attachment_name(other), "{other}");
+        }
+    }
 
     #[test]
     fn names_are_those_of_the_csi_plugin() {
