@@ -21,7 +21,7 @@ pub fn check_value(kind: &str, value: &str) -> Result<(), FlagValueError> {
             None => return Ok(()),
         },
         "mapStringString" => match value.split(',').find(|pair| !pair.is_empty() && !pair.contains('=')) {
-            Some(pair) => format!("malformed pair, expect string=string: {pair}"),
+            Some(_) => "malformed pair, expect string=string".to_owned(),
             None => return Ok(()),
         },
         _ => return Ok(()),

@@ -25,3 +25,18 @@ pub fn set_last_applied(object: &mut Value) {
         annotations.insert(LAST_APPLIED.to_owned(), text.into());
     }
 }
+
+/// Sets the annotation on an object of a known type; it holds what Go's struct encodes to.
+pub fn set_typed_last_applied(object: &mut Value) {
+    if api::json_encoder::declared_type(object).is_none() {
+        return set_last_applied(object);
+    }
+    let encoded = api::json_encoder::encode_object(object);
+    let text = format!("{}\n", api::json::escape_html(String::from_utf8_lossy(&encoded).into_owned()));
+    if object.pointer("/metadata/annotations").is_none_or(Value::is_null) {
+        object::set_path(object, "metadata.annotations", serde_json::json!({}));
+    }
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.insert(LAST_APPLIED.to_owned(), text.into());
+    }
+}

@@ -9,6 +9,7 @@ mod commands;
 mod completion;
 mod describe;
 mod discovery;
+mod environment_name;
 pub mod errors;
 mod files;
 mod flag_set;

@@ -15,52 +15,70 @@ use crate::{
     tab_writer::TabWriter,
 };
 
+const RESOURCE_VERBS: [&str; 16] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "impersonate",
+    "*",
+    "approve",
+    "sign",
+    "escalate",
+    "attest",
+];
+const URL_VERBS: [&str; 8] = ["get", "put", "post", "head", "options", "delete", "patch", "*"];
+
+/// Warns about a verb that neither the server nor a usual extension has.
+fn warn_about_verb(verb: &str, known: &[&str]) {
+    if !known.contains(&verb) {
+        write_err(&format!("Warning: verb '{verb}' is not a known verb\n\n"));
+    }
+}
+
 /// `auth can-i`
 pub fn run_can_i(session: &Session) -> CommandResult {
     let flags = &session.flags;
     let all = flags.bool("all-namespaces");
     let namespace = if all { String::new() } else { session.namespace()?.0 };
     if flags.bool("list") {
-        if flags.bool("quiet") {
-            crate::bail!("list option can't be specified with neither quiet option nor subresource option");
+        if !session.arguments().is_empty() {
+            crate::bail!("list option must be specified with no arguments");
         }
-        if all {
-            crate::bail!("--all-namespaces can't be used with --list");
+        if flags.bool("quiet") || all || !flags.string("subresource").is_empty() {
+            crate::bail!("list option can't be specified with neither quiet, all-namespaces nor subresource options");
         }
         return list_rules(session, &namespace);
     }
-    if flags.bool("no-headers") {
-        crate::bail!("--no-headers cannot be set without --list specified");
-    }
     let [verb, target] = session.arguments() else {
-        if session.arguments().len() == 3 {
-            return check_access(
-                session,
-                &session.arguments()[0],
-                &session.arguments()[1],
-                &session.arguments()[2],
-                &namespace,
-                all,
-            );
-        }
         crate::bail!(
             "you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples."
         );
     };
-    check_access(session, verb, target, "", &namespace, all)
+    check_access(session, verb, target, &namespace, all)
 }
 
-fn check_access(session: &Session, verb: &str, target: &str, name: &str, namespace: &str, all: bool) -> CommandResult {
+fn check_access(session: &Session, verb: &str, target: &str, namespace: &str, all: bool) -> CommandResult {
     let subresource = session.flags.string("subresource");
     let spec = if target.starts_with('/') {
         if !subresource.is_empty() {
             crate::bail!("--subresource can not be used with NonResourceURL");
         }
+        warn_about_verb(verb, &URL_VERBS);
         json!({"nonResourceAttributes": {"verb": verb, "path": target}})
     } else {
-        let (resource, name) = target.split_once('/').unwrap_or((target, name));
+        let (resource, name) = target.split_once('/').unwrap_or((target, ""));
         resource_attributes(session, verb, resource, name, namespace, all, &subresource)?
     };
+    if session.flags.bool("no-headers") {
+        crate::bail!("--no-headers cannot be set without --list specified");
+    }
     let body = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": spec, "status": {"allowed": false}});
     let request =
         RestRequest::new(http::Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").with_json(&body);
@@ -116,13 +134,16 @@ fn resource_attributes(
                 let (plain, group) = resource.split_once('.').unwrap_or((resource, ""));
                 let text =
                     if group.is_empty() { format!("'{plain}'") } else { format!("'{plain}' in group '{group}'") };
-                write_err(&format!("Warning: the server doesn't have a resource type {text}\n\n"));
-                attributes["resource"] = plain.into();
-                if !group.is_empty() {
-                    attributes["group"] = group.into();
+                // Those are names for the verb impersonate, which are in no discovery document.
+                if !["users", "groups"].contains(&resource) {
+                    write_err(&format!("Warning: the server doesn't have a resource type {text}\n\n"));
                 }
+                attributes["resource"] = resource.into();
             }
         }
+    }
+    if !all {
+        warn_about_verb(verb, &RESOURCE_VERBS);
     }
     for (field, value) in [("name", name), ("subresource", subresource), ("namespace", place.as_str())] {
         if !value.is_empty() {
@@ -156,7 +177,7 @@ fn list_rules(session: &Session, namespace: &str) -> CommandResult {
 
 /// `auth whoami`
 pub fn run_whoami(session: &Session) -> CommandResult {
-    let printer = ObjectPrinter::with_formats(&session.flags, "", &["json", "yaml", "kyaml"])?;
+    let printer = ObjectPrinter::from_flags(&session.flags, "")?;
     let body = json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "status": {"userInfo": {}}});
     let request =
         RestRequest::new(http::Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews").with_json(&body);

@@ -24,6 +24,16 @@ pub fn run(session: &Session) -> CommandResult {
     if maximum < minimum {
         crate::bail!("--max=MAXPODS must be larger or equal to --min=MINPODS, max: {maximum}, min: {minimum}");
     }
+    let cpu = flags.string("cpu");
+    if flags.int("cpu-percent") > 0 && !cpu.is_empty() {
+        crate::bail!("--cpu-percent and --cpu are mutually exclusive");
+    }
+    for name in ["cpu", "memory"] {
+        let text = flags.string(name);
+        if !text.is_empty() {
+            parse_target(name, &text)?;
+        }
+    }
     let mut builder = ResourceBuilder::from_session(session)?;
     let explicit = builder.enforce_namespace;
     builder.arguments = session.arguments().to_vec();
@@ -42,7 +52,7 @@ pub fn run(session: &Session) -> CommandResult {
             crate::bail!(
                 "cannot autoscale a {}: could not find scale subresource for {}, Resource={} in discovery information",
                 info.mapping.kind,
-                info.mapping.api_version(),
+                format_args!("{}/{}", info.mapping.group, info.mapping.version),
                 info.mapping.resource
             );
         }
@@ -63,12 +73,7 @@ pub fn run(session: &Session) -> CommandResult {
             spec["metrics"] = metrics.into();
         }
         let hpa = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec});
-        creator.create(hpa, "horizontalpodautoscalers").map_err(|error| match error.reason() {
-            "AlreadyExists" if flags.string("name").is_empty() && metrics_are_default(session) => {
-                CommandError::new("failed to create autoscaling/v2 HPA and the configuration is incompatible with autoscaling/v1: empty input")
-            }
-            _ => error,
-        })
+        creator.create(hpa, "horizontalpodautoscalers").map_err(|error| without_fallback(session, error))
     })?;
     if count == 0 {
         crate::bail!("no objects passed to autoscale");
@@ -76,8 +81,19 @@ pub fn run(session: &Session) -> CommandResult {
     Ok(())
 }
 
-fn metrics_are_default(session: &Session) -> bool {
-    !["cpu", "memory", "cpu-percent"].iter().any(|flag| session.flags.changed(flag))
+/// The error of a failed creation: upstream tries version 1 of the API next, where the same configuration fails the same way,
+/// or says why that version cannot hold it.
+fn without_fallback(session: &Session, error: CommandError) -> CommandError {
+    let flags = &session.flags;
+    let (cpu, memory) = (flags.string("cpu"), flags.string("memory"));
+    let cause = match cpu.as_str() {
+        "" => "empty input",
+        _ if memory.is_empty() && (cpu.ends_with('%') || flags.int("cpu-percent") >= 0) => return error,
+        _ => "%!w(<nil>)",
+    };
+    CommandError::new(format!(
+        "failed to create autoscaling/v2 HPA and the configuration is incompatible with autoscaling/v1: {cause}"
+    ))
 }
 
 fn metrics_of(session: &Session) -> CommandResult<Vec<Value>> {
@@ -102,12 +118,18 @@ fn resource_metric(name: &str, target: Value) -> Value {
 
 fn parse_target(name: &str, text: &str) -> CommandResult<Value> {
     if let Some(percent) = text.strip_suffix('%') {
-        return match percent.parse::<i64>() {
-            Ok(percent) => Ok(json!({"type": "Utilization", "averageUtilization": percent})),
-            Err(_) => Err(CommandError::new(format!("invalid resource {name} value: {text}"))),
+        return match percent.parse::<i32>() {
+            Ok(percent) if percent >= 0 => Ok(json!({"type": "Utilization", "averageUtilization": percent})),
+            _ => Err(CommandError::new(format!("invalid percentage value: {percent}"))),
         };
     }
-    match Quantity::canonicalize(text) {
+    // A number alone is in the unit that is usual for the resource.
+    let unit = match text.parse::<f64>() {
+        Ok(_) if name == "cpu" => "m",
+        Ok(_) => "Mi",
+        Err(_) => "",
+    };
+    match Quantity::canonicalize(&format!("{text}{unit}")) {
         Ok(quantity) => Ok(json!({"type": "AverageValue", "averageValue": quantity})),
         Err(_) => Err(CommandError::new(format!("invalid resource {name} value: {text}"))),
     }

@@ -58,12 +58,18 @@ fn run(session: &Session, word: &'static str, field: &'static str) -> CommandRes
     if builder.select_all && !builder.field_selector.is_empty() {
         crate::bail!("cannot set --all and --field-selector at the same time");
     }
+    let example = if word == "label" { "pod" } else { "rsrc" };
     if local {
+        if dry_run == DryRun::Server {
+            crate::bail!("cannot specify --local and --dry-run=server - did you mean --dry-run=client?");
+        }
         if !builder.arguments.is_empty() {
-            crate::bail!("can only use local files by -f pod.yaml or --filename=pod.json when --local=true is set");
+            crate::bail!(
+                "can only use local files by -f {example}.yaml or --filename={example}.json when --local=true is set"
+            );
         }
         if !builder.has_files() {
-            crate::bail!("one or more files must be specified as -f pod.yaml or --filename=pod.json");
+            crate::bail!("one or more files must be specified as -f {example}.yaml or --filename={example}.json");
         }
     } else if builder.arguments.is_empty() && !builder.has_files() {
         crate::bail!("one or more resources must be specified as <resource> <name> or <resource>/<name>");
@@ -79,12 +85,13 @@ fn run(session: &Session, word: &'static str, field: &'static str) -> CommandRes
     }
     let change = MetadataChange { session, word, field, set, remove, dry_run };
     let result = builder.build(session)?;
-    if !flags.string("resource-version").is_empty() && result.infos.len() > 1 {
+    let single = result.single_item;
+    if !flags.string("resource-version").is_empty() && !single {
         crate::bail!("--resource-version may only be used with a single resource");
     }
     let mut errors = result.errors;
     for info in result.infos {
-        if let Err(error) = change.apply(info, &printer, list, local) {
+        if let Err(error) = change.apply(info, &printer, single) {
             errors.push(error);
         }
     }
@@ -93,7 +100,7 @@ fn run(session: &Session, word: &'static str, field: &'static str) -> CommandRes
 
 /// Splits arguments into resources and changes.
 fn split_arguments(arguments: &[String], word: &str) -> CommandResult<(Vec<String>, Vec<String>)> {
-    let is_pair = |argument: &String| argument.contains('=') && !argument.starts_with('=') || argument.ends_with('-');
+    let is_pair = |argument: &String| argument.contains('=') && !argument.starts_with('=') || argument.len() > 1 && argument.ends_with('-');
     let first = arguments.iter().position(is_pair).unwrap_or(arguments.len());
     let (resources, pairs) = arguments.split_at(first);
     if let Some(stray) = pairs.iter().find(|argument| !is_pair(argument)) {
@@ -108,6 +115,9 @@ fn parse_pairs(pairs: &[String], word: &str) -> CommandResult<ParsedPairs> {
     let (mut set, mut remove): ParsedPairs = Default::default();
     for pair in pairs {
         if let Some((key, value)) = pair.split_once('=') {
+            if word == "label" && value.contains('=') {
+                crate::bail!("invalid label spec: {pair}");
+            }
             let faults = names::check_label_value(value);
             if word == "label" && !faults.is_empty() {
                 crate::bail!("invalid label value: {}: {}", go_quote(pair), faults.join(";"));
@@ -129,19 +139,25 @@ fn parse_pairs(pairs: &[String], word: &str) -> CommandResult<ParsedPairs> {
 }
 
 impl MetadataChange<'_> {
-    fn apply(&self, mut info: ResourceInfo, printer: &ObjectPrinter, list: bool, local: bool) -> CommandResult {
+    fn apply(&self, mut info: ResourceInfo, printer: &ObjectPrinter, single: bool) -> CommandResult {
+        let flags = &self.session.flags;
+        let (list, local) = (flags.bool("list"), flags.bool("local"));
+        let version = flags.string("resource-version");
+        if !version.is_empty() {
+            // The version is part of the patch then.
+            object::remove_path(&mut info.object, "metadata.resourceVersion");
+        }
         let before = info.object.clone();
         let path = format!("metadata.{}", self.field);
         let current = before.map(&path).cloned().unwrap_or_default();
-        if list {
-            self.print_list(&info, &current);
-            return Ok(());
+        let sends = !local && !list && self.dry_run != DryRun::Client;
+        if sends && self.word == "label" {
+            for key in self.remove.iter().filter(|key| !current.contains_key(*key)) {
+                outln!("label {} not found.", go_quote(key));
+            }
         }
-        if !self.session.flags.bool("overwrite") {
+        if !flags.bool("overwrite") {
             self.check_overwrites(&current)?;
-        }
-        for key in self.remove.iter().filter(|key| self.word == "label" && !current.contains_key(*key)) {
-            outln!("label {} not found.", go_quote(key));
         }
         let changed = self.changed(current.clone());
         if changed.is_empty() && !current.is_empty() {
@@ -149,26 +165,37 @@ impl MetadataChange<'_> {
         } else if !changed.is_empty() {
             object::set_path(&mut info.object, &path, Value::Object(changed.clone()));
         }
-        let version = self.session.flags.string("resource-version");
         if !version.is_empty() {
             object::set_path(&mut info.object, "metadata.resourceVersion", version.into());
         }
-        super::record::record_command(self.session, &mut info.object);
-        let operation = self.operation(&before, &info.object);
-        if !local && self.dry_run != DryRun::Client {
-            let patch = diff_merge(&before, &info.object);
-            let options = RequestOptions {
-                dry_run: self.dry_run,
-                field_manager: self.session.flags.string("field-manager"),
-                ..Default::default()
-            };
-            let changes = patch != serde_json::json!({});
-            if changes || self.word == "annotation" {
-                let patched = info.patch(self.session.client()?, PatchKind::Merge, patch.to_string(), &options)?;
-                info.object = patched;
-            }
+        if list {
+            self.print_list(&info, &changed, single);
+            return Ok(());
+        }
+        let operation = self.operation(&current, &changed);
+        if sends {
+            super::record::record_command(self.session, &mut info.object);
+            self.send(&mut info, &before, current != changed)?;
         }
         printer.print_as(&info.object, &format!("{operation}{}", self.dry_run.suffix()))
+    }
+
+    /// Sends the difference; labels that stay the same send nothing, and the object that was changed here is printed.
+    fn send(&self, info: &mut ResourceInfo, before: &Value, changes: bool) -> CommandResult {
+        if self.word == "label" && !changes {
+            return Ok(());
+        }
+        let patch = diff_merge(before, &info.object);
+        let options = RequestOptions {
+            dry_run: self.dry_run,
+            field_manager: self.session.flags.string("field-manager"),
+            ..Default::default()
+        };
+        let patched = info.patch(self.session.client()?, PatchKind::Merge, patch.to_string(), &options)?;
+        if self.word != "label" {
+            info.object = patched;
+        }
+        Ok(())
     }
 
     fn changed(&self, mut current: Map) -> Map {
@@ -181,15 +208,18 @@ impl MetadataChange<'_> {
         current
     }
 
-    fn operation(&self, before: &Value, after: &Value) -> &'static str {
+    fn operation(&self, current: &Map, changed: &Map) -> &'static str {
         if self.word == "annotation" {
             return "annotated";
         }
-        if before == after {
-            return "not labeled";
+        let added = changed.iter().any(|(key, value)| current.get(key) != Some(value));
+        let removed = current.keys().any(|key| !changed.contains_key(key));
+        match (added, removed) {
+            (true, true) => "modified",
+            (true, false) => "labeled",
+            (false, true) => "unlabeled",
+            (false, false) => "not labeled",
         }
-        let shorter = after.to_string().len() < before.to_string().len();
-        if shorter && !self.session.flags.bool("overwrite") { "unlabeled" } else { "labeled" }
     }
 
     fn check_overwrites(&self, current: &Map) -> CommandResult {
@@ -198,6 +228,9 @@ impl MetadataChange<'_> {
             .iter()
             .filter_map(|(key, value)| {
                 let known = current.get(key)?.as_str()?;
+                if self.word == "annotation" && key == "kubernetes.io/change-cause" {
+                    return None;
+                }
                 (known != value).then(|| format!("'{key}' already has a value ({known})"))
             })
             .collect();
@@ -212,8 +245,7 @@ impl MetadataChange<'_> {
         crate::bail!("--overwrite is false but found the following declared annotation(s): {}", taken.join("; "))
     }
 
-    fn print_list(&self, info: &ResourceInfo, current: &Map) {
-        let one = self.session.arguments().len() <= 2 && !self.session.flags.bool("all");
+    fn print_list(&self, info: &ResourceInfo, current: &Map, one: bool) {
         let indent = if one { "" } else { " " };
         if !one {
             outln!("Listing {} for {}.{}/{}:", self.field, info.mapping.kind, info.mapping.group, info.name);

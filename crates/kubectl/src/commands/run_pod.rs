@@ -150,7 +150,7 @@ fn make_pod(flags: &FlagSet, restart: &str, namespace: &str) -> CommandResult<Va
     }
     for variable in flags.strings("env") {
         let Some((key, value)) =
-            variable.split_once('=').filter(|(key, _)| formats::names::check_env_var_name(key).is_empty())
+            variable.split_once('=').filter(|(key, _)| crate::environment_name::check_environment_name(key).is_empty())
         else {
             crate::bail!("invalid env: {variable}");
         };
@@ -259,7 +259,7 @@ impl ObjectCreator<'_> {
     pub fn create_only(&self, mut object: Value, resource: &str) -> CommandResult<Value> {
         if self.session.flags.bool("save-config") {
             object = typed_value(&object);
-            crate::last_applied::set_last_applied(&mut object);
+            crate::last_applied::set_typed_last_applied(&mut object);
         }
         super::record::record_command(self.session, &mut object);
         if self.dry_run == DryRun::Client {

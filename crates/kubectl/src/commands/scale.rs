@@ -29,15 +29,17 @@ pub fn run(session: &Session) -> CommandResult {
     builder.flatten = true;
     builder.continue_on_error = true;
     let result = builder.build(session)?;
-    let mut errors = result.errors;
+    let errors = result.errors;
     let version = flags.string("resource-version");
     if !version.is_empty() && result.infos.len() > 1 {
         crate::bail!("cannot use --resource-version with multiple resources");
     }
+    if result.infos.is_empty() && errors.is_empty() {
+        crate::bail!("no objects passed to scale");
+    }
     for info in result.infos {
-        if let Err(error) = scale_one(session, info, (replicas, current), &version, dry_run, &printer) {
-            errors.push(error);
-        }
+        // The first failure ends it; objects that were not found are reported at the end.
+        scale_one(session, info, (replicas, current), &version, dry_run, &printer)?;
     }
     CommandError::join(errors)
 }

@@ -39,16 +39,21 @@ pub fn run(session: &Session) -> CommandResult {
     if specs.is_empty() {
         crate::bail!("at least one taint update is required");
     }
-    let change = parse_specs(session, specs)?;
+    let change = parse_specs(specs).map_err(|error| crate::usage::usage_error(session, &error.to_string()))?;
     let kind = session.mapping_for_argument(&resources[0].split('/').next().unwrap_or_default().to_lowercase())?;
     if kind.kind != "Node" {
-        crate::bail!("invalid resource type {}, only node types are supported", resources[0]);
+        crate::bail!("invalid resource type {}, only node types are supported", resources[0].to_lowercase());
+    }
+    check_conflicts(&change)?;
+    let (all, selector) = (flags.bool("all"), flags.string("selector"));
+    if all && !selector.is_empty() {
+        crate::bail!("setting 'all' parameter with a non empty selector is prohibited");
+    }
+    if !all && selector.is_empty() && resources.len() < 2 {
+        crate::bail!("at least one resource name must be specified since 'all' parameter is not set");
     }
     let mut builder = ResourceBuilder::from_session(session)?;
     builder.arguments = resources.to_vec();
-    if builder.select_all && !builder.label_selector.is_empty() {
-        crate::bail!("cannot set --all and --selector at the same time");
-    }
     builder.flatten = true;
     builder.continue_on_error = true;
     let mut errors = Vec::new();
@@ -82,56 +87,76 @@ pub fn run(session: &Session) -> CommandResult {
     CommandError::join(errors)
 }
 
-fn parse_specs(session: &Session, specs: &[String]) -> CommandResult<TaintChange> {
+/// A taint as an argument names it.
+struct TaintSpec {
+    key: String,
+    value: String,
+    effect: String,
+}
+
+/// Parses `key=value:effect`, `key:effect` or `key`.
+fn parse_taint(text: &str) -> CommandResult<TaintSpec> {
+    let wrong = |faults: Vec<String>| match faults.as_slice() {
+        [] => Ok(()),
+        _ => Err(CommandError::new(format!("invalid taint spec: {text}, {}", faults.join("; ")))),
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    let (key, value, effect) = match parts.as_slice() {
+        [key] => (*key, "", ""),
+        [pair, effect] => {
+            if !EFFECTS.contains(effect) {
+                crate::bail!("invalid taint effect: {effect}, unsupported taint effect");
+            }
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if value.contains('=') {
+                crate::bail!("invalid taint spec: {text}");
+            }
+            wrong(names::check_label_value(value))?;
+            (key, value, *effect)
+        }
+        _ => crate::bail!("invalid taint spec: {text}"),
+    };
+    wrong(names::check_qualified_name(key))?;
+    Ok(TaintSpec { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
+}
+
+fn parse_specs(specs: &[String]) -> CommandResult<TaintChange> {
     let mut change = TaintChange::default();
     for spec in specs {
         if let Some(text) = spec.strip_suffix('-') {
-            let (key, effect) = text.split_once(':').unwrap_or((text, ""));
-            let key = key.split('=').next().unwrap_or(key);
-            if !effect.is_empty() && !EFFECTS.contains(&effect) {
-                crate::bail!("invalid taint effect: {effect}, unsupported taint effect");
-            }
-            change.remove.push((key.to_owned(), effect.to_owned()));
+            let TaintSpec { key, effect, .. } = parse_taint(text)?;
+            change.remove.push((key, effect));
             continue;
         }
-        let Some((pair, effect)) = spec.split_once(':') else { crate::bail!("invalid taint spec: {spec}") };
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if !EFFECTS.contains(&effect) {
-            let message = format!("invalid taint effect: {effect}, unsupported taint effect");
-            return Err(crate::usage::usage_error(session, &message));
+        let TaintSpec { key, value, effect } = parse_taint(spec)?;
+        if effect.is_empty() {
+            crate::bail!("invalid taint spec: {spec}");
         }
-        let faults = names::check_qualified_name(key);
-        if !faults.is_empty() {
-            crate::bail!("invalid taint spec: {spec}, {}", faults.join("; "));
-        }
-        let faults = names::check_label_value(value);
-        if !faults.is_empty() {
-            crate::bail!("invalid taint spec: {spec}, {}", faults.join("; "));
+        if change.add.iter().any(|known| known.text("key") == key && known.text("effect") == effect) {
+            crate::bail!("duplicated taints with the same key and effect: {{{key} {value} {effect} <nil>}}");
         }
         let mut taint = json!({"key": key, "effect": effect});
         if !value.is_empty() {
             taint["value"] = value.into();
         }
-        if change.add.iter().any(|known| known.text("key") == key && known.text("effect") == effect) {
-            crate::bail!("duplicated taints with the same key and effect: {taint}");
-        }
         change.add.push(taint);
     }
-    let both: Vec<String> = change
-        .add
-        .iter()
-        .filter(|taint| {
-            change
-                .remove
-                .iter()
-                .any(|(key, effect)| key == taint.text("key") && (effect.is_empty() || effect == taint.text("effect")))
-        })
-        .map(|taint| format!("{}={}", taint.text("key"), taint.text("effect")))
-        .collect();
-    if !both.is_empty() {
-        crate::bail!("can not both modify and remove the following taint(s) in the same command: {}", both.join(", "));
-    }
     Ok(change)
+}
+
+/// Checks that no taint is both added and removed.
+fn check_conflicts(change: &TaintChange) -> CommandResult {
+    let mut both = Vec::new();
+    for taint in &change.add {
+        let same = |(key, effect): &&(String, String)| {
+            key == taint.text("key") && (effect.is_empty() || effect == taint.text("effect"))
+        };
+        both.extend(change.remove.iter().filter(same).map(|(key, effect)| format!("{key}={effect}")));
+    }
+    if both.is_empty() {
+        return Ok(());
+    }
+    crate::bail!("can not both modify and remove the following taint(s) in the same command: {}", both.join(", "));
 }
 
 fn apply_change(node: &mut Value, change: &TaintChange, overwrite: bool) -> CommandResult<&'static str> {

@@ -27,15 +27,21 @@ impl DryRun {
             "client" => Ok(DryRun::Client),
             "server" => Ok(DryRun::Server),
             "unchanged" => {
-                crate::errln!("W{} --dry-run is deprecated and can be replaced with --dry-run=client.", "");
+                warn_deprecated("--dry-run is deprecated and can be replaced with --dry-run=client.");
                 Ok(DryRun::Client)
             }
-            "true" | "1" | "t" | "T" | "TRUE" | "True" => Err(CommandError::new(format!(
-                "Invalid dry-run value ({value}). Must be \"none\", \"server\", or \"client\"."
-            ))),
-            "false" | "0" | "f" | "F" | "FALSE" | "False" => Err(CommandError::new(format!(
-                "Invalid dry-run value ({value}). Must be \"none\", \"server\", or \"client\"."
-            ))),
+            "true" | "1" | "t" | "T" | "TRUE" | "True" => {
+                warn_deprecated(&format!(
+                    "--dry-run={value} is deprecated (boolean value) and can be replaced with --dry-run=client."
+                ));
+                Ok(DryRun::Client)
+            }
+            "false" | "0" | "f" | "F" | "FALSE" | "False" => {
+                warn_deprecated(&format!(
+                    "--dry-run={value} is deprecated (boolean value) and can be replaced with --dry-run=none."
+                ));
+                Ok(DryRun::None)
+            }
             other => Err(CommandError::new(format!(
                 "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
             ))),
@@ -99,4 +105,9 @@ impl RequestOptions {
         let request = if self.force { request.with_query("force", "true") } else { request };
         if self.dry_run == DryRun::Server { request.with_query("dryRun", "All") } else { request }
     }
+}
+
+/// Logs a warning about an old form of `--dry-run`.
+fn warn_deprecated(text: &str) {
+    crate::rest::log_line('W', "helpers.go:719", text);
 }

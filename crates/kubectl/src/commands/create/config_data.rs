@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::Generator;
 use crate::{
+    environment_name::check_environment_name,
     errors::{CommandError, CommandResult},
     files::{os_error, read_file},
     session::Session,
@@ -116,13 +117,13 @@ pub fn read_environment(path: &str, directory_error: &str) -> CommandResult<Vec<
             continue;
         }
         let (key, value) = line.split_once('=').map_or((line, None), |(key, value)| (key, Some(value)));
-        let faults = names::check_env_var_name(key);
+        let faults = check_environment_name(key);
         if !faults.is_empty() {
             crate::bail!("{} is not a valid key name: {}", go_quote(key), faults.join(";"));
         }
         match value {
             Some(value) => out.push((key.to_owned(), value.to_owned())),
-            None => out.extend(std::env::var(key).ok().map(|value| (key.to_owned(), value))),
+            None => out.push((key.to_owned(), std::env::var(key).unwrap_or_default())),
         }
     }
     Ok(out)
@@ -212,7 +213,10 @@ pub fn registry_secret(generator: &Generator) -> CommandResult {
     }
     let mut entries = DataEntries::new();
     for source in &files {
-        add_file(&mut entries, source, "Secret")?;
+        // A path alone is the content of the only key.
+        let source =
+            if source.contains('=') { source.clone() } else { format!(".dockerconfigjson={source}") };
+        add_file(&mut entries, &source, "Secret")?;
     }
     if files.is_empty() {
         // The order of the fields is that of upstream's struct.
@@ -235,7 +239,10 @@ pub fn tls_secret(generator: &Generator) -> CommandResult {
     if key.is_empty() || certificate.is_empty() {
         crate::bail!("key and cert must be specified");
     }
-    let (certificate, key) = (read_file(&certificate)?, read_file(&key)?);
+    let read = |path: &str| {
+        read_file(path).map_err(|error| CommandError::new(format!("Cannot read file {path}, {error}")))
+    };
+    let (certificate, key) = (read(&certificate)?, read(&key)?);
     check_key_pair(&certificate, &key)?;
     finish_secret(generator, "kubernetes.io/tls", vec![("tls.crt".into(), certificate), ("tls.key".into(), key)])
 }

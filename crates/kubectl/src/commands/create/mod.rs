@@ -146,7 +146,7 @@ impl<'a> Generator<'a> {
     pub fn finish(&self, mut object: Value, resource: &str, namespaced: bool, failure: &str) -> CommandResult {
         if self.session.flags.bool("save-config") {
             let mut typed = crate::printers::typed_value(&object);
-            crate::last_applied::set_last_applied(&mut typed);
+            crate::last_applied::set_typed_last_applied(&mut typed);
             object = typed;
         }
         if self.dry_run == DryRun::Client {

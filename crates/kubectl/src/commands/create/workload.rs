@@ -10,31 +10,26 @@ use crate::{
     resource::ResourceBuilder,
 };
 
-/// The name of a container for an image: the last part of its path, without tag and digest.
+/// The name of a container for an image: the last part of its path, without tag and digest; one that needed other characters
+/// ends in random ones.
 fn container_name(image: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     let last = last.split(['@', ':']).next().unwrap_or(last);
-    let clean: String = last.chars().map(|c| if c == '_' { '-' } else { c }).collect();
-    clean.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_lowercase()
+    if last.contains(['_', '.']) {
+        return format!("{}-{}", last.replace(['_', '.'], "-"), random_suffix());
+    }
+    last.to_owned()
 }
 
 fn containers(images: &[String], command: &[String]) -> Vec<Value> {
-    let mut names: Vec<String> = Vec::new();
-    images
-        .iter()
-        .map(|image| {
-            let mut name = container_name(image);
-            if names.contains(&name) {
-                name = format!("{name}-{}", random_suffix());
-            }
-            names.push(name.clone());
-            let mut container = json!({"name": name, "image": image});
-            if !command.is_empty() {
-                container["command"] = command.into();
-            }
-            container
-        })
-        .collect()
+    let container = |image: &String| {
+        let mut container = json!({"name": container_name(image), "image": image});
+        if !command.is_empty() {
+            container["command"] = command.into();
+        }
+        container
+    };
+    images.iter().map(container).collect()
 }
 
 fn random_suffix() -> String {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{SetRun, pod_spec_mut, visit_containers};
 use crate::{
+    environment_name::check_environment_name,
     errln,
     errors::{CommandError, CommandResult},
     object::{ObjectFields, name_of},
@@ -64,17 +65,15 @@ pub fn run(session: &Session) -> CommandResult {
         let whole = object.clone();
         let spec = pod_spec_mut(object)?;
         let mut taken = Vec::new();
-        let mut listed = Ok(());
         let found = visit_containers(spec, &pattern, &mut |container| {
             if !overwrite {
                 taken.extend(overwritten(container, &change.set));
             }
             update_env(container, &change);
-            if list && listed.is_ok() {
-                listed = print_env(session, &whole, &kind, &name, container);
+            if list {
+                print_env(session, &whole, &kind, &name, container);
             }
         });
-        listed?;
         if let Some(taken) = taken.into_iter().next() {
             return Err(taken);
         }
@@ -87,24 +86,33 @@ pub fn run(session: &Session) -> CommandResult {
 
 fn parse_changes<'a>(texts: impl Iterator<Item = &'a String>) -> CommandResult<EnvChange> {
     let mut change = EnvChange::default();
+    let mut named = Vec::new();
     for text in texts {
         if text == "-" {
             use std::io::Read;
             let mut input = String::new();
             // An unreadable stdin has no variables.
             let _ = std::io::stdin().lock().read_to_string(&mut input);
-            for line in input.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            for line in input.lines().map(|line| line.split('#').next().unwrap_or_default()) {
                 if let Some((name, value)) = line.split_once('=') {
                     change.set.push(json!({"name": name, "value": value}));
                 }
             }
         } else if let Some((name, value)) = text.split_once('=') {
+            let faults = check_environment_name(name);
+            if !faults.is_empty() {
+                crate::bail!("{} is not a valid key name: {}", go_quote(name), faults.join(";"));
+            }
+            named.push(name);
             change.set.push(json!({"name": name, "value": value}));
         } else if let Some(name) = text.strip_suffix('-') {
             change.remove.push(name.to_owned());
         } else {
             crate::bail!("unknown environment variable: {text}");
         }
+    }
+    if change.remove.iter().any(|removed| named.contains(&removed.as_str())) {
+        crate::bail!("can not both modify and remove the same environment variable in the same command");
     }
     Ok(change)
 }
@@ -191,7 +199,7 @@ fn reference_text(source: &Value) -> String {
         .unwrap_or_else(|| "invalid valueFrom".to_owned())
 }
 
-fn print_env(session: &Session, object: &Value, kind: &str, name: &str, container: &Value) -> CommandResult {
+fn print_env(session: &Session, object: &Value, kind: &str, name: &str, container: &Value) {
     outln!("# {kind} {name}, container {}", container.text("name"));
     let mut failures: std::collections::BTreeMap<String, Vec<String>> = Default::default();
     for variable in container.list("env") {
@@ -214,7 +222,6 @@ fn print_env(session: &Session, object: &Value, kind: &str, name: &str, containe
     for (error, names) in &failures {
         errln!("error retrieving reference for {}: {error}", names.join(", "));
     }
-    if failures.is_empty() { Ok(()) } else { Err(CommandError::new("failed to retrieve valueFrom references")) }
 }
 
 fn resolve_reference(session: &Session, object: &Value, source: &Value) -> CommandResult<String> {

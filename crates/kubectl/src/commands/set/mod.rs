@@ -36,15 +36,17 @@ pub struct SetRun<'a> {
     local: bool,
     dry_run: DryRun,
     printer: ObjectPrinter,
-    /// The words before the error of a patch.
+    /// The words before the error of a patch; empty for the server's own.
     failure: &'static str,
+    /// Whether a patch without changes is sent too.
+    sends_unchanged: bool,
 }
 
 impl<'a> SetRun<'a> {
     fn new(session: &'a Session, operation: &str, failure: &'static str) -> CommandResult<Self> {
         let dry_run = DryRun::from_flags(&session.flags)?;
         let printer = ObjectPrinter::from_flags(&session.flags, &format!("{operation}{}", dry_run.suffix()))?;
-        Ok(SetRun { session, local: session.flags.bool("local"), dry_run, printer, failure })
+        Ok(SetRun { session, local: session.flags.bool("local"), dry_run, printer, failure, sends_unchanged: false })
     }
 
     /// The objects that arguments name.
@@ -86,7 +88,7 @@ impl<'a> SetRun<'a> {
             super::record::record_command(self.session, &mut info.object);
             let Some(ty) = type_of_object(&before) else { continue };
             let patch = diff_strategic(ty, &before, &info.object);
-            if patch == json!({}) {
+            if patch == json!({}) && !self.sends_unchanged {
                 continue;
             }
             if let Err(error) = self.finish(info, &patch) {
@@ -107,14 +109,17 @@ impl<'a> SetRun<'a> {
         };
         let patched = info
             .patch(self.session.client()?, PatchKind::Strategic, patch.to_string(), &options)
-            .map_err(|error| CommandError::new(format!("{}{error}", self.failure)))?;
+            .map_err(|error| match self.failure {
+                "" => error,
+                words => CommandError::new(format!("{words}{error}")),
+            })?;
         self.printer.print_typed(&patched)
     }
 }
 
-/// `resource.group/name`
+/// `resource/name`
 fn subject(info: &ResourceInfo) -> String {
-    format!("{}/{}", info.mapping.qualified_resource(), info.name)
+    format!("{}/{}", info.mapping.resource, info.name)
 }
 
 /// The pod spec of an object that has one.

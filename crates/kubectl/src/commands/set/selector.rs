@@ -12,20 +12,11 @@ use crate::{
 
 /// Sets the selector of services.
 pub fn run(session: &Session) -> CommandResult {
-    let run = SetRun::new(session, "selector updated", "failed to patch selector ")?;
-    let arguments = session.arguments();
-    let text = arguments.iter().find(|argument| argument.contains('=') || argument.contains(" in "));
-    let resources: Vec<String> = arguments.iter().filter(|argument| Some(*argument) != text).cloned().collect();
-    if text.is_none() && arguments.len() > 1 {
-        // The last argument is the selector, whatever it looks like.
-        let (_, resources) = arguments.split_last().unwrap_or((&arguments[0], &[]));
-        return run.load(resources).map(|_| ());
-    }
-    let selector = match text {
-        Some(text) => parse_label_selector(text)?,
-        None => Value::Null,
-    };
-    let infos = run.load(&resources)?;
+    let mut run = SetRun::new(session, "selector updated", "")?;
+    run.sends_unchanged = true;
+    let Some((text, resources)) = session.arguments().split_last() else { crate::bail!("one selector is required") };
+    let selector = parse_label_selector(text)?;
+    let infos = run.load(resources)?;
     let version = session.flags.string("resource-version");
     run.change(infos, &mut |value, errors| {
         if value.text("kind") != "Service" {

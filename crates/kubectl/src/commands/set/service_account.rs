@@ -5,7 +5,8 @@ use crate::{errors::CommandResult, session::Session};
 
 /// Sets the service account of pod templates.
 pub fn run(session: &Session) -> CommandResult {
-    let run = SetRun::new(session, "serviceaccount updated", "failed to patch ServiceAccountName ")?;
+    let mut run = SetRun::new(session, "serviceaccount updated", "failed to patch ServiceAccountName ")?;
+    run.sends_unchanged = true;
     let Some((name, resources)) = session.arguments().split_last() else { crate::bail!("serviceaccount is required") };
     let name = name.clone();
     let infos = run.load(resources)?;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::SetRun;
 use crate::{
-    errors::{CommandError, CommandResult},
+    errors::CommandResult,
     object::ObjectFields,
     session::Session,
 };
@@ -40,10 +40,9 @@ pub fn run(session: &Session) -> CommandResult {
         let own = if own.is_empty() { namespace.as_str() } else { own };
         subjects.push(json!({"kind": "ServiceAccount", "namespace": own, "name": name}));
     }
-    run.change(infos, &mut |object, errors| {
+    run.change(infos, &mut |object, _| {
         if !["RoleBinding", "ClusterRoleBinding"].contains(&object.text("kind")) {
-            errors.push(CommandError::new("setting subjects is only supported for RoleBinding/ClusterRoleBinding"));
-            return Ok(false);
+            crate::bail!("setting subjects is only supported for RoleBinding/ClusterRoleBinding");
         }
         let mut all = object.list("subjects").to_vec();
         let mut changed = false;
