@@ -127,6 +127,7 @@ impl KubeletStart<'_> {
             pod_logs_dir: instance.pod_logs(),
             cgroup_root: format!("{}/kubepods", instance.cgroup()),
             listener: listener.into_std()?,
+            settings: kubelet::KubeletSettings::default(),
             tls,
         };
         components

@@ -41,7 +41,8 @@ impl ContainerLaunch<'_> {
         }
         let failed = |source| ContainerConfigError::Io { path: dir.path().into(), source };
         if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
-            let hosts = hosts::write_hosts_file(dir.path(), self.pod, self.ips).await.map_err(failed)?;
+            let domain = &self.kubelet.cluster_dns.domain;
+            let hosts = hosts::write_hosts_file(dir.path(), self.pod, self.ips, domain).await.map_err(failed)?;
             mounts.push(file_mount("/etc/hosts", hosts));
         }
         let log = termination_log(&dir, &self.container.name, self.attempt);

@@ -88,7 +88,9 @@ impl ContainerLaunch<'_> {
     pub async fn start_container(&self) -> Result<String, WaitingReason> {
         let spec = self.pod.spec.clone().unwrap_or_default();
         let attempt = self.sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt).await;
+        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt)
+            .await
+            .map_err(|error| self.record_failure("ConfigPodSandboxError", error.to_string()))?;
         let image =
             images::ensure_image_exists(self.kubelet, self.pod, self.container, self.backoffs, &sandbox_config).await?;
         if let Some(message) = security_context::verify_run_as_non_root(&spec, self.container, &image) {

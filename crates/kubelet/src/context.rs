@@ -3,20 +3,22 @@
 use std::{
     net::IpAddr,
     path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use client::{EventRecorder, SharedInformer};
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
 use runtime::cri::CriClient;
 use sys::cgroup::CgroupManager;
+use tokio::sync::mpsc;
 
 pub use crate::pod_metadata::{
     container_reference, format_pod, pod_name, pod_namespace, pod_reference, pod_uid, time_from_nanos,
 };
 use crate::{
-    admission::PodAdmission, config_objects::ObjectCaches, pod_dns::ClusterDns, resources::NodeResources,
-    runtime_status::PodRuntimeStatus,
+    admission::PodAdmission, config_objects::ObjectCaches, eviction::EvictionState, pod_dns::ClusterDns,
+    pod_manager::PodManager, probe_metrics::ProbeCounts, resources::NodeResources, runtime_status::PodRuntimeStatus,
+    settings::KubeletSettings,
 };
 
 /// Clients, informers and immutable facts about the node.
@@ -53,8 +55,16 @@ pub struct KubeletContext {
     pub runtime_name: String,
     /// Recorder of pod events.
     pub recorder: EventRecorder,
-    /// Pods bound to this node.
-    pub pods: SharedInformer<Pod>,
+    /// Pods of this node.
+    pub pods: PodManager,
+    /// Pods that are being evicted.
+    pub evictions: EvictionState,
+    /// Counts of probe results.
+    pub probe_counts: ProbeCounts,
+    /// Settings of the node.
+    pub settings: Arc<KubeletSettings>,
+    /// Uids of pods whose workers are to sync.
+    pub wakes: mpsc::UnboundedSender<String>,
     /// This node's object.
     pub node: SharedInformer<Node>,
     /// All services, for container environments.
@@ -67,6 +77,22 @@ impl KubeletContext {
     /// Locks the admitted pods.
     pub fn lock_admission(&self) -> MutexGuard<'_, PodAdmission> {
         self.admission.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the worker of a pod sync.
+    pub fn wake_pod(&self, uid: &str) {
+        // The receiver ends at shutdown only.
+        let _ = self.wakes.send(uid.to_string());
+    }
+
+    /// Returns the node's object reference for events.
+    pub fn node_reference(&self) -> ObjectReference {
+        ObjectReference {
+            kind: Some("Node".into()),
+            name: Some(self.node_name.clone()),
+            uid: Some(self.node_name.clone()),
+            ..Default::default()
+        }
     }
 
     /// Returns the IPs of a pod: the node's for a pod on the host's network.
@@ -107,7 +133,11 @@ impl KubeletContext {
             cri: CriClient::connect_lazily("unix:///nonexistent/cri.sock").unwrap(),
             runtime_name: "test".into(),
             recorder: EventRecorder::new(client.clone(), "test", None),
-            pods: informers.informer_for(),
+            pods: PodManager::new(informers.informer_for()),
+            evictions: EvictionState::default(),
+            probe_counts: ProbeCounts::default(),
+            settings: Arc::default(),
+            wakes: mpsc::unbounded_channel().0,
             services: informers.informer_for(),
             node: informers.informer_for(),
             changes: tokio::sync::broadcast::channel(1).0,

@@ -17,29 +17,38 @@ use sys::cgroup::CgroupManager;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use eviction::{EvictionSettings, EvictionSignal, EvictionThreshold, ThresholdValue};
 pub use pod_dns::ClusterDns;
+pub use settings::{ImageGcSettings, KubeletSettings, StaticPodSettings};
 
 use crate::{
     blocking::{run_blocking, run_on_own_runtime},
     machine_info::MachineInfo,
+    pod_manager::PodManager,
 };
 
 mod admission;
 mod auth;
 mod backoff;
 mod blocking;
+mod cadvisor_metrics;
 mod config_objects;
+mod container_calls;
 mod container_mounts;
 mod containers;
 mod context;
 mod cri_log;
+mod debug_pages;
 mod env_file;
 mod environment;
+mod eviction;
 mod grace_period;
 mod handlers;
 mod hooks;
+mod hostname;
 mod hosts;
 mod http_handler;
+mod image_gc;
 mod images;
 mod log_rotation;
 mod logs;
@@ -49,6 +58,7 @@ mod node_registration;
 mod object_cache;
 mod pod_actions;
 mod pod_dns;
+mod pod_manager;
 mod pod_metadata;
 mod pod_sandbox;
 mod pod_spec;
@@ -56,6 +66,7 @@ mod pod_status;
 mod pod_termination;
 mod pod_worker;
 mod pod_workers;
+mod probe_metrics;
 mod prober;
 mod quantity;
 mod resize;
@@ -64,9 +75,12 @@ mod resources;
 mod runtime_status;
 mod security_context;
 mod server;
+mod settings;
+mod static_pods;
 mod status_writer;
 mod streams;
 mod summary;
+mod system_logs;
 mod termination_message;
 mod unsupported;
 mod volumes;
@@ -92,6 +106,8 @@ pub struct KubeletConfig {
     pub cgroup_root: String,
     /// Listener of the kubelet API, in non-blocking mode; it is registered with the kubelet's own runtime.
     pub listener: std::net::TcpListener,
+    /// Settings of the node.
+    pub settings: KubeletSettings,
     /// Serving certificate and client CA of the kubelet API; clients without a certificate use a bearer token.
     pub tls: Arc<rustls::ServerConfig>,
 }
@@ -153,23 +169,22 @@ async fn run_components(
     let (cri, version) = connect_runtime(&config.runtime_endpoint).await?;
     let runtime_version = format!("{}://{}", version.runtime_name, version.runtime_version);
     let (root_dir, cgroup_root) = (config.root_dir.clone(), config.cgroup_root.clone());
-    let read = move || (MachineInfo::read(&root_dir, runtime_version), create_qos_cgroups(&cgroup_root));
+    let settings = Arc::new(config.settings);
+    let limits = settings.clone();
+    let read = move || (MachineInfo::read(&root_dir, runtime_version, &limits), create_qos_cgroups(&cgroup_root));
     let (machine, cgroups) = run_blocking(read).await;
-    let registration = node_registration::NodeRegistration {
-        name: config.node_name.clone(),
-        ip: config.node_ip,
-        port,
-        machine: machine.clone(),
-        client: client.clone(),
-        cri: cri.clone(),
-    };
+    let (wakes, woken) = tokio::sync::mpsc::unbounded_channel();
     let access = auth::KubeletAuth::new(client.clone(), &config.node_name);
     let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
     let this_node = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
     let kubelet = Arc::new(context::KubeletContext {
         node: SharedInformer::start(Api::all(client.clone()), this_node, shutdown.clone()),
         recorder: EventRecorder::new(client.clone(), "kubelet", Some(&config.node_name)),
-        pods: SharedInformer::start(Api::all(client.clone()), own, shutdown.clone()),
+        pods: PodManager::new(SharedInformer::start(Api::all(client.clone()), own, shutdown.clone())),
+        evictions: eviction::EvictionState::default(),
+        probe_counts: probe_metrics::ProbeCounts::default(),
+        settings: settings.clone(),
+        wakes,
         services: SharedInformer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
         changes: tokio::sync::broadcast::channel(256).0,
         start_time: jiff::Timestamp::now(),
@@ -188,14 +203,31 @@ async fn run_components(
         client,
         cri,
     });
+    let image_dir = find_image_dir(&kubelet).await;
+    let images = Arc::new(image_gc::ImageGarbageCollector::new(kubelet.clone(), image_dir.clone()));
+    let evictions = eviction::EvictionManager::new(kubelet.clone(), images.clone(), image_dir);
+    let registration = node_registration::NodeRegistration { kubelet: kubelet.clone(), port, machine };
+    let (pod_events, static_events) = tokio::sync::mpsc::unbounded_channel();
+    let static_pods = static_pods::run_static_pods(kubelet.clone(), settings.static_pods.clone(), pod_events);
     let api = server::KubeletApi { kubelet: kubelet.clone(), access, shutdown: shutdown.clone() };
     tokio::join!(
         registration.run(shutdown.clone()),
         component_server::serve_https(Arc::new(api), listener, config.tls, shutdown.clone()),
         shutdown.run_until_cancelled(log_rotation::run_log_rotation(kubelet.clone())),
-        pod_workers::run_pod_workers(kubelet, shutdown.clone()),
+        shutdown.run_until_cancelled(debug_pages::serve_health(settings.healthz_address)),
+        shutdown.run_until_cancelled(images.run()),
+        shutdown.run_until_cancelled(evictions.run()),
+        shutdown.run_until_cancelled(static_pods),
+        pod_workers::run_pod_workers(kubelet, static_events, woken, shutdown.clone()),
     );
     Ok(())
+}
+
+/// Returns a path on the file system of images; the runtime says where it is.
+async fn find_image_dir(kubelet: &context::KubeletContext) -> PathBuf {
+    let info = kubelet.cri.image_fs_info().await.unwrap_or_default();
+    let path = info.image_filesystems.into_iter().find_map(|usage| usage.fs_id).map(|id| PathBuf::from(id.mountpoint));
+    path.filter(|path| path.is_absolute()).unwrap_or_else(|| kubelet.root_dir.clone())
 }
 
 /// Connects to the runtime and returns its version.

@@ -15,10 +15,6 @@ use runtime::cri::CriClient;
 
 use crate::{blocking::run_blocking, context::KubeletContext, runtime_status::labels};
 
-/// Size from which a log is rotated.
-const MAX_LOG_SIZE: u64 = 10 << 20;
-/// Number of files that a container keeps, the current one included.
-const MAX_LOG_FILES: usize = 5;
 /// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -35,10 +31,10 @@ struct DueLog {
 pub async fn run_log_rotation(kubelet: Arc<KubeletContext>) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
-        let logs_dir = kubelet.pod_logs_dir.clone();
-        for log in run_blocking(move || find_due_logs(&logs_dir, MAX_LOG_SIZE)).await {
+        let (logs_dir, most) = (kubelet.pod_logs_dir.clone(), kubelet.settings.container_log_max_size);
+        for log in run_blocking(move || find_due_logs(&logs_dir, most)).await {
             let path = log.path.display().to_string();
-            if let Err(error) = rotate_log(&kubelet.cri, log).await {
+            if let Err(error) = rotate_log(&kubelet.cri, log, kubelet.settings.container_log_max_files).await {
                 tracing::warn!(path, %error, "kubelet: container log not rotated, retrying");
             }
         }
@@ -70,7 +66,7 @@ fn find_due_logs(logs_dir: &Path, limit: u64) -> Vec<DueLog> {
 }
 
 /// Rotates the log of a running container. That of an exited one is left as it is.
-async fn rotate_log(cri: &CriClient, log: DueLog) -> io::Result<()> {
+async fn rotate_log(cri: &CriClient, log: DueLog, max_files: usize) -> io::Result<()> {
     let selector = HashMap::from([
         (labels::POD_UID.to_string(), log.pod_uid.clone()),
         (labels::CONTAINER.to_string(), log.container.clone()),
@@ -90,14 +86,14 @@ async fn rotate_log(cri: &CriClient, log: DueLog) -> io::Result<()> {
         tokio::fs::rename(&rotated, &log.path).await?;
         return Err(io::Error::other(error));
     }
-    run_blocking(move || tidy_rotated_logs(&log.path, &rotated)).await
+    run_blocking(move || tidy_rotated_logs(&log.path, &rotated, max_files)).await
 }
 
 /// Compresses the rotated logs but the latest, and removes the oldest.
-fn tidy_rotated_logs(log: &Path, latest: &Path) -> io::Result<()> {
+fn tidy_rotated_logs(log: &Path, latest: &Path, max_files: usize) -> io::Result<()> {
     let mut rotated = list_rotated_logs(log)?;
     rotated.sort();
-    let surplus = rotated.len().saturating_sub(MAX_LOG_FILES - 1);
+    let surplus = rotated.len().saturating_sub(max_files.saturating_sub(1));
     for path in rotated.drain(..surplus) {
         fs::remove_file(path)?;
     }
@@ -159,7 +155,7 @@ mod tests {
             fs::write(dir.path().join(format!("0.log.20260101-00000{minute}")), "text").unwrap();
         }
         let latest = dir.path().join("0.log.20260101-000006");
-        tidy_rotated_logs(&log, &latest).unwrap();
+        tidy_rotated_logs(&log, &latest, 5).unwrap();
         let mut names: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();

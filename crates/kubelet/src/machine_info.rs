@@ -4,15 +4,10 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 
-use crate::resources::NodeResources;
+use crate::{eviction::EvictionSignal, resources::NodeResources, settings::KubeletSettings};
 
 /// The Kubernetes version that this kubelet reports.
 const VERSION: &str = "v1.36.4";
-
-/// Maximum number of pods.
-const MAX_PODS: i64 = 110;
-/// Memory reserved below the eviction threshold.
-const RESERVED_MEMORY: i64 = 100 << 20;
 
 /// The node's hardware and system.
 #[derive(Clone, Debug)]
@@ -23,13 +18,28 @@ pub struct MachineInfo {
     pub memory: i64,
     /// Bytes of the file system that pods write to.
     pub storage: i64,
+    /// Number of pods.
+    pub max_pods: i64,
+    /// Amounts that pods cannot use: CPU in millicores, the others in bytes.
+    pub reserved: ReservedResources,
     /// System information for the Node status.
     pub info: NodeSystemInfo,
 }
 
+/// Amounts that are kept from pods.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReservedResources {
+    /// CPU in millicores.
+    pub cpu_millis: i64,
+    /// Memory in bytes.
+    pub memory: i64,
+    /// Ephemeral storage in bytes.
+    pub ephemeral_storage: i64,
+}
+
 impl MachineInfo {
     /// Reads this machine; `root_dir` is on the file system that pods write to.
-    pub fn read(root_dir: &Path, runtime_version: String) -> Self {
+    pub fn read(root_dir: &Path, runtime_version: String, settings: &KubeletSettings) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
         let uname = rustix::system::uname();
         let storage = rustix::fs::statvfs(root_dir).map_or(0, |stat| stat.f_blocks * stat.f_frsize);
@@ -49,12 +59,19 @@ impl MachineInfo {
             os_image: parse_os_image(&read("/etc/os-release")),
             swap: None,
         };
-        Self {
-            cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as i64),
-            memory: parse_total_memory(&read("/proc/meminfo")),
-            storage: storage as i64,
-            info,
-        }
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as i64);
+        let (memory, storage) = (parse_total_memory(&read("/proc/meminfo")), storage as i64);
+        let per_core = Some(settings.pods_per_core * cpus).filter(|pods| *pods > 0);
+        let set_aside = |name: &str| settings.reserved.get(name).copied().unwrap_or_default();
+        let eviction = &settings.eviction;
+        let reserved = ReservedResources {
+            cpu_millis: set_aside("cpu"),
+            memory: set_aside("memory") + eviction.hard_limit(EvictionSignal::MemoryAvailable, memory),
+            ephemeral_storage: set_aside("ephemeral-storage")
+                + eviction.hard_limit(EvictionSignal::NodeFsAvailable, storage),
+        };
+        let max_pods = per_core.map_or(settings.max_pods, |pods| pods.min(settings.max_pods));
+        Self { cpus, memory, storage, max_pods, reserved, info }
     }
 }
 
@@ -65,16 +82,18 @@ impl MachineInfo {
             cpu_millis: self.cpus * 1000,
             memory: self.memory,
             ephemeral_storage: self.storage,
-            pods: MAX_PODS,
+            pods: self.max_pods,
         }
     }
 
-    /// Returns the resources that pods can use: the capacity without what the default eviction thresholds keep free.
+    /// Returns the resources that pods can use: the capacity without what is reserved and what hard eviction thresholds
+    /// keep free.
     pub fn allocatable(&self) -> NodeResources {
         let capacity = self.capacity();
         NodeResources {
-            memory: capacity.memory - RESERVED_MEMORY,
-            ephemeral_storage: capacity.ephemeral_storage - capacity.ephemeral_storage / 10,
+            cpu_millis: (capacity.cpu_millis - self.reserved.cpu_millis).max(0),
+            memory: (capacity.memory - self.reserved.memory).max(0),
+            ephemeral_storage: (capacity.ephemeral_storage - self.reserved.ephemeral_storage).max(0),
             ..capacity
         }
     }
@@ -111,7 +130,7 @@ mod tests {
             parse_os_image("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
             "Debian GNU/Linux 12 (bookworm)"
         );
-        let machine = MachineInfo::read(Path::new("/"), "containerd://1".into());
+        let machine = MachineInfo::read(Path::new("/"), "containerd://1".into(), &KubeletSettings::default());
         assert!(machine.cpus > 0 && machine.memory > 0 && machine.storage > 0);
     }
 }

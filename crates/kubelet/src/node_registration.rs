@@ -3,12 +3,19 @@
 //! The status is written on change and every five minutes; the lease is renewed every ten seconds. Readiness of the
 //! runtime is checked at the same interval; while it is not ready, soon at first and then every second.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::{
         coordination::v1::{Lease, LeaseSpec},
-        core::v1::{ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus},
+        core::v1::{
+            ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures,
+            NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus,
+        },
     },
     apimachinery::pkg::{
         api::resource::Quantity,
@@ -17,110 +24,160 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client,
+    Api,
     api::{Patch, PatchParams, PostParams},
 };
-use runtime::cri::CriClient;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    context::KubeletContext,
+    eviction::NodePressure,
     machine_info::{MachineInfo, go_architecture},
     resources::NodeResources,
     status_writer::has_status_code,
 };
 
-const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// The first and the longest pause while the node is not ready.
 const NOT_READY_INTERVALS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-const STATUS_REPORT_INTERVAL: Duration = Duration::from_secs(300);
-const MAX_IMAGES: usize = 50;
+
+/// Features of this kubelet that the scheduler and the API server ask for, with upstream's names.
+const DECLARED_FEATURES: [&str; 1] = ["RestartAllContainersOnContainerExits"];
 
 /// Identity and dependencies of the node.
 pub struct NodeRegistration {
-    /// The node's name.
-    pub name: String,
-    /// The node's IP.
-    pub ip: IpAddr,
+    /// The kubelet.
+    pub kubelet: Arc<KubeletContext>,
     /// Port of the kubelet API.
     pub port: u16,
     /// Hardware and system information.
     pub machine: MachineInfo,
-    /// API client.
-    pub client: Client,
-    /// The container runtime.
-    pub cri: CriClient,
+}
+
+/// What the status of the node says beside its hardware.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct NodeReport {
+    /// Why the node is not ready.
+    not_ready: Option<String>,
+    pressure: BTreeSet<NodePressure>,
+    runtime_handlers: Vec<NodeRuntimeHandler>,
+    features: Option<NodeFeatures>,
 }
 
 impl NodeRegistration {
     /// Registers the node and reports until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
-        let mut last_report: Option<(Option<String>, Instant)> = None;
+        let nodes: Api<Node> = Api::all(self.kubelet.client.clone());
+        let leases: Api<Lease> = Api::namespaced(self.kubelet.client.clone(), "kube-node-lease");
+        let settings = &self.kubelet.settings;
+        let mut pressure = self.kubelet.evictions.watch_pressure();
+        let mut last_report: Option<(NodeReport, Instant)> = None;
         let mut node = None;
         let mut not_ready_pause = NOT_READY_INTERVALS.0;
         loop {
-            let not_ready = self.not_ready_reason().await;
+            // The borrowed value must not be held across the wait.
+            let current = pressure.borrow_and_update().clone();
+            let report = self.node_report(current).await;
             let due = last_report
                 .as_ref()
-                .is_none_or(|(old, at)| *old != not_ready || at.elapsed() >= STATUS_REPORT_INTERVAL);
+                .is_none_or(|(old, at)| *old != report || at.elapsed() >= settings.node_status_report_interval);
             if due {
-                match self.sync_node_status(&nodes, not_ready.clone()).await {
+                match self.sync_node_status(&nodes, &report).await {
                     Ok(written) => {
+                        self.record_changes(last_report.as_ref().map(|(old, _)| old), &report);
                         node = Some(written);
-                        last_report = Some((not_ready.clone(), Instant::now()));
+                        last_report = Some((report.clone(), Instant::now()));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, node = self.name, "kubelet: node status not written, retrying")
+                        let name = &self.kubelet.node_name;
+                        tracing::warn!(%error, node = name, "kubelet: node status not written, retrying")
                     }
                 }
             }
             if let Err(error) = self.renew_lease(&leases, node.as_ref()).await {
-                tracing::warn!(%error, node = self.name, "kubelet: node lease not renewed, retrying");
+                tracing::warn!(%error, node = self.kubelet.node_name, "kubelet: node lease not renewed, retrying");
             }
-            let pause = if not_ready.is_some() || last_report.is_none() {
+            let pause = if report.not_ready.is_some() || last_report.is_none() {
                 let pause = not_ready_pause;
                 not_ready_pause = (pause * 2).min(NOT_READY_INTERVALS.1);
                 pause
             } else {
                 not_ready_pause = NOT_READY_INTERVALS.0;
-                LEASE_RENEW_INTERVAL
+                settings.lease_duration / 4
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
+                Ok(()) = pressure.changed() => {}
                 () = shutdown.cancelled() => return,
             }
         }
     }
 
-    /// Returns why the node is not ready.
-    async fn not_ready_reason(&self) -> Option<String> {
-        match self.cri.fetch_readiness().await {
+    /// Records events about conditions that changed.
+    fn record_changes(&self, old: Option<&NodeReport>, new: &NodeReport) {
+        let record = |reason: &str| {
+            let message = format!("Node {} status is now: {reason}", self.kubelet.node_name);
+            self.kubelet.recorder.record_normal(self.kubelet.node_reference(), reason, message);
+        };
+        let Some(old) = old else {
+            self.kubelet.recorder.record_normal(self.kubelet.node_reference(), "Starting", "Starting kubelet.");
+            return;
+        };
+        if old.not_ready.is_some() != new.not_ready.is_some() {
+            record(if new.not_ready.is_some() { "NodeNotReady" } else { "NodeReady" });
+        }
+        for (pressure, _, fine, short) in PRESSURES {
+            if old.pressure.contains(&pressure) != new.pressure.contains(&pressure) {
+                record(if new.pressure.contains(&pressure) { short.0 } else { fine.0 });
+            }
+        }
+    }
+
+    /// Asks the runtime for its state.
+    async fn node_report(&self, pressure: BTreeSet<NodePressure>) -> NodeReport {
+        match self.kubelet.cri.fetch_readiness().await {
             Ok(readiness) => {
                 let network = readiness.network.map(|why| format!("container runtime network not ready: {why}"));
                 let runtime = readiness.runtime.map(|why| format!("container runtime not ready: {why}"));
                 let both: Vec<_> = [runtime, network].into_iter().flatten().collect();
-                (!both.is_empty()).then(|| both.join(", "))
+                NodeReport {
+                    not_ready: (!both.is_empty()).then(|| both.join(", ")),
+                    pressure,
+                    runtime_handlers: readiness.handlers.into_iter().map(node_runtime_handler).collect(),
+                    features: readiness.features.map(|features| NodeFeatures {
+                        supplemental_groups_policy: Some(features.supplemental_groups_policy),
+                    }),
+                }
             }
-            Err(error) => Some(format!("container runtime is down: {}", error.message())),
+            Err(error) => {
+                let not_ready = Some(format!("container runtime is down: {}", error.message()));
+                NodeReport { not_ready, pressure, ..Default::default() }
+            }
         }
     }
 
     /// Creates or adopts the Node and writes its status.
-    async fn sync_node_status(&self, nodes: &Api<Node>, not_ready: Option<String>) -> kube::Result<Node> {
-        let images = self.cri.list_images().await.unwrap_or_default();
-        let Some(existing) = nodes.get_opt(&self.name).await? else {
-            let status = self.node_status(&[], not_ready, images);
-            let node = Node { metadata: self.node_metadata(), spec: None, status: Some(status.clone()) };
+    async fn sync_node_status(&self, nodes: &Api<Node>, report: &NodeReport) -> kube::Result<Node> {
+        let settings = &self.kubelet.settings;
+        let images = self.kubelet.cri.list_images().await.unwrap_or_default();
+        let Some(existing) = nodes.get_opt(&self.kubelet.node_name).await? else {
+            if !settings.register_node {
+                return Err(kube::Error::Api(Box::new(
+                    kube::core::Status::failure("the node is not registered", "NotFound").with_code(404),
+                )));
+            }
+            let status = self.node_status(&[], report, images);
+            let taints = Some(settings.register_with_taints.clone()).filter(|taints| !taints.is_empty());
+            let spec = NodeSpec { taints, provider_id: settings.provider_id.clone(), ..Default::default() };
+            let node = Node { metadata: self.node_metadata(), spec: Some(spec), status: Some(status.clone()) };
             let created = nodes.create(&PostParams::default(), &node).await?;
             let has_status = created.status.as_ref().is_some_and(|status| status.conditions.is_some());
             return if has_status { Ok(created) } else { self.patch_status(nodes, &status).await };
         };
         self.reconcile_existing_node(nodes, &existing).await?;
         let old = existing.status.and_then(|status| status.conditions).unwrap_or_default();
-        self.patch_status(nodes, &self.node_status(&old, not_ready, images)).await
+        self.patch_status(nodes, &self.node_status(&old, report, images)).await
     }
 
     /// Sets the labels and annotations of an existing Node.
@@ -134,25 +191,30 @@ impl NodeRegistration {
             return Ok(());
         }
         let patch = json!({ "metadata": { "labels": wanted.labels, "annotations": wanted.annotations } });
-        nodes.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+        nodes.patch(&self.kubelet.node_name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
     }
 
     async fn patch_status(&self, nodes: &Api<Node>, status: &NodeStatus) -> kube::Result<Node> {
-        nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(status_patch(status))).await
+        nodes
+            .patch_status(&self.kubelet.node_name, &PatchParams::default(), &Patch::Strategic(status_patch(status)))
+            .await
     }
 
     fn node_metadata(&self) -> ObjectMeta {
         let labels = [
-            ("kubernetes.io/hostname", self.name.as_str()),
+            ("kubernetes.io/hostname", self.kubelet.node_name.as_str()),
             ("kubernetes.io/os", "linux"),
             ("kubernetes.io/arch", go_architecture()),
             ("beta.kubernetes.io/os", "linux"),
             ("beta.kubernetes.io/arch", go_architecture()),
         ];
         let annotations = [("volumes.kubernetes.io/controller-managed-attach-detach".into(), "true".into())];
+        let mut labels: BTreeMap<String, String> =
+            labels.map(|(key, value)| (key.to_string(), value.to_string())).into();
+        labels.extend(self.kubelet.settings.node_labels.clone());
         ObjectMeta {
-            name: Some(self.name.clone()),
-            labels: Some(labels.map(|(key, value)| (key.to_string(), value.to_string())).into()),
+            name: Some(self.kubelet.node_name.clone()),
+            labels: Some(labels),
             annotations: Some(annotations.into()),
             ..Default::default()
         }
@@ -161,28 +223,34 @@ impl NodeRegistration {
     fn node_status(
         &self,
         old: &[NodeCondition],
-        not_ready: Option<String>,
+        report: &NodeReport,
         images: Vec<runtime::cri::types::Image>,
     ) -> NodeStatus {
+        let name = self.kubelet.node_name.clone();
+        let most = usize::try_from(self.kubelet.settings.node_status_max_images).unwrap_or(usize::MAX);
         let address = |type_: &str, address: String| NodeAddress { type_: type_.into(), address };
         NodeStatus {
-            addresses: Some(vec![address("InternalIP", self.ip.to_string()), address("Hostname", self.name.clone())]),
+            addresses: Some(vec![address("InternalIP", self.kubelet.node_ip.to_string()), address("Hostname", name)]),
             capacity: Some(resource_list(&self.machine.capacity())),
             allocatable: Some(resource_list(&self.machine.allocatable())),
-            conditions: Some(node_conditions(old, not_ready, Timestamp::now())),
+            conditions: Some(node_conditions(old, report, Timestamp::now())),
             daemon_endpoints: Some(NodeDaemonEndpoints {
                 kubelet_endpoint: Some(DaemonEndpoint { port: self.port.into() }),
             }),
-            images: Some(node_images(images)),
+            images: Some(node_images(images, most)),
             node_info: Some(self.machine.info.clone()),
+            runtime_handlers: Some(report.runtime_handlers.clone()).filter(|handlers| !handlers.is_empty()),
+            features: report.features.clone(),
+            declared_features: Some(DECLARED_FEATURES.map(String::from).into()),
             ..Default::default()
         }
     }
 
     async fn renew_lease(&self, leases: &Api<Lease>, node: Option<&Node>) -> kube::Result<()> {
         let now = MicroTime(Timestamp::now());
-        let patch = json!({ "spec": { "renewTime": now, "holderIdentity": self.name, "leaseDurationSeconds": 40 } });
-        match leases.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        let (name, duration) = (&self.kubelet.node_name, self.kubelet.settings.lease_duration.as_secs());
+        let patch = json!({ "spec": { "renewTime": now, "holderIdentity": name, "leaseDurationSeconds": duration } });
+        match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
             Err(error) if has_status_code(&error, 404) => {
                 leases.create(&PostParams::default(), &self.new_lease(now, node)).await.map(drop)
             }
@@ -194,19 +262,19 @@ impl NodeRegistration {
         let owner = node.and_then(|node| node.metadata.uid.clone()).map(|uid| OwnerReference {
             api_version: "v1".into(),
             kind: "Node".into(),
-            name: self.name.clone(),
+            name: self.kubelet.node_name.clone(),
             uid,
             ..Default::default()
         });
         Lease {
             metadata: ObjectMeta {
-                name: Some(self.name.clone()),
+                name: Some(self.kubelet.node_name.clone()),
                 owner_references: owner.map(|owner| vec![owner]),
                 ..Default::default()
             },
             spec: Some(LeaseSpec {
-                holder_identity: Some(self.name.clone()),
-                lease_duration_seconds: Some(40),
+                holder_identity: Some(self.kubelet.node_name.clone()),
+                lease_duration_seconds: i32::try_from(self.kubelet.settings.lease_duration.as_secs()).ok(),
                 renew_time: Some(now),
                 ..Default::default()
             }),
@@ -239,9 +307,20 @@ fn resource_list(resources: &NodeResources) -> BTreeMap<String, Quantity> {
     .into()
 }
 
-fn node_images(mut images: Vec<runtime::cri::types::Image>) -> Vec<ContainerImage> {
+fn node_runtime_handler(handler: runtime::cri::types::RuntimeHandler) -> NodeRuntimeHandler {
+    let features = handler.features.unwrap_or_default();
+    NodeRuntimeHandler {
+        name: Some(handler.name),
+        features: Some(NodeRuntimeHandlerFeatures {
+            recursive_read_only_mounts: Some(features.recursive_read_only_mounts),
+            user_namespaces: Some(features.user_namespaces),
+        }),
+    }
+}
+
+fn node_images(mut images: Vec<runtime::cri::types::Image>, most: usize) -> Vec<ContainerImage> {
     images.sort_by_key(|image| std::cmp::Reverse(image.size));
-    images.truncate(MAX_IMAGES);
+    images.truncate(most);
     let convert = |image: runtime::cri::types::Image| ContainerImage {
         names: Some(image.repo_digests.into_iter().chain(image.repo_tags).take(5).collect()),
         size_bytes: Some(image.size as i64),
@@ -249,18 +328,41 @@ fn node_images(mut images: Vec<runtime::cri::types::Image>) -> Vec<ContainerImag
     images.into_iter().map(convert).collect()
 }
 
+/// Reason and message of a condition.
+type ConditionWords = (&'static str, &'static str);
+
+/// Pressure conditions: type, and their words when they are false and when they are true.
+const PRESSURES: [(NodePressure, &str, ConditionWords, ConditionWords); 3] = [
+    (
+        NodePressure::Memory,
+        "MemoryPressure",
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ),
+    (
+        NodePressure::Disk,
+        "DiskPressure",
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ),
+    (
+        NodePressure::Pid,
+        "PIDPressure",
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ),
+];
+
 /// Computes the kubelet's conditions.
-fn node_conditions(old: &[NodeCondition], not_ready: Option<String>, now: Timestamp) -> Vec<NodeCondition> {
-    let ready = match not_ready {
+fn node_conditions(old: &[NodeCondition], report: &NodeReport, now: Timestamp) -> Vec<NodeCondition> {
+    let ready = match &report.not_ready {
         None => ("Ready", "True", "KubeletReady", "kubelet is posting ready status".to_string()),
-        Some(message) => ("Ready", "False", "KubeletNotReady", message),
+        Some(message) => ("Ready", "False", "KubeletNotReady", message.clone()),
     };
-    let fine = [
-        ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ];
-    let fine = fine.map(|(kind, reason, message)| (kind, "False", reason, message.to_string()));
+    let fine = PRESSURES.map(|(pressure, kind, fine, short)| {
+        let (status, words) = if report.pressure.contains(&pressure) { ("True", short) } else { ("False", fine) };
+        (kind, status, words.0, words.1.to_string())
+    });
     let mut conditions = Vec::new();
     for (kind, status, reason, message) in fine.into_iter().chain([ready]) {
         let same = old.iter().find(|condition| condition.type_ == kind && condition.status == status);
@@ -283,18 +385,21 @@ mod tests {
     #[test]
     fn conditions_keep_transition_times() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let first = node_conditions(&[], None, at(1));
-        let second = node_conditions(&first, Some("no network".into()), at(2));
+        let not_ready = Some("no network".to_string());
+        let report = NodeReport { not_ready, pressure: [NodePressure::Disk].into(), ..Default::default() };
+        let first = node_conditions(&[], &NodeReport::default(), at(1));
+        let second = node_conditions(&first, &report, at(2));
         let find = |kind: &str| second.iter().find(|condition| condition.type_ == kind).unwrap();
         assert_eq!(find("MemoryPressure").last_transition_time, Some(Time(at(1))));
         assert_eq!(find("Ready").last_transition_time, Some(Time(at(2))));
+        assert_eq!(find("DiskPressure").reason.as_deref(), Some("KubeletHasDiskPressure"));
         assert_eq!((find("Ready").status.as_str(), find("Ready").message.as_deref()), ("False", Some("no network")));
     }
 
     #[test]
     fn status_patch_has_only_the_conditions_of_the_kubelet() {
         let theirs = NodeCondition { type_: "Theirs".into(), status: "True".into(), ..Default::default() };
-        let conditions = Some(node_conditions(&[theirs], None, Timestamp::UNIX_EPOCH));
+        let conditions = Some(node_conditions(&[theirs], &NodeReport::default(), Timestamp::UNIX_EPOCH));
         let address = NodeAddress { type_: "InternalIP".into(), address: "10.0.0.1".into() };
         let patch = status_patch(&NodeStatus { conditions, addresses: Some(vec![address]), ..Default::default() });
         let kinds: Vec<_> = patch["status"]["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();

@@ -13,17 +13,13 @@ use crate::{
     blocking::run_blocking,
     config_objects::ConfigObjects,
     context::{self, KubeletContext},
+    hostname::{FqdnTooLong, PodHostname},
     pod_dns::PodDns,
     resources,
     runtime_status::labels,
     security_context, unsupported,
     volumes::{self, PodDir, PodVolumes, content::VolumeContent},
 };
-
-/// The node's resolver configuration.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Maximum length of a Linux hostname.
-const MAX_HOSTNAME_LENGTH: usize = 63;
 
 /// A pod sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +64,9 @@ pub enum SandboxError {
         /// The client error.
         source: Box<kube::Error>,
     },
+    /// The pod's hostname is too long.
+    #[error("Failed to create pod sandbox: {0}")]
+    Hostname(#[from] FqdnTooLong),
     /// The runtime returned an error.
     #[error("Failed to create pod sandbox: {}", .0.message())]
     Runtime(#[from] runtime::cri::CriError),
@@ -79,9 +78,10 @@ impl SandboxError {
         match self {
             SandboxError::Volume { .. } | SandboxError::Claim { .. } => "FailedMount",
             SandboxError::Directory { .. } | SandboxError::Cgroup(_) => "FailedCreatePodContainer",
-            SandboxError::Runtime(_) | SandboxError::RuntimeClass { .. } | SandboxError::Unsupported(_) => {
-                "FailedCreatePodSandBox"
-            }
+            SandboxError::Runtime(_)
+            | SandboxError::Hostname(_)
+            | SandboxError::RuntimeClass { .. }
+            | SandboxError::Unsupported(_) => "FailedCreatePodSandBox",
         }
     }
 }
@@ -108,7 +108,7 @@ pub async fn create_pod_sandbox(
         kubelet.recorder.record_warning(context::pod_reference(pod), "DNSConfigForming", warning);
     }
     let handler = runtime_handler(kubelet, pod).await?;
-    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await, &handler).await?)
+    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await?, &handler).await?)
 }
 
 /// Returns the handler of the pod's RuntimeClass; empty is the runtime's default.
@@ -152,19 +152,24 @@ pub fn pod_cgroup(kubelet: &KubeletContext, pod: &Pod) -> String {
 }
 
 /// Builds the CRI sandbox config, which is also passed with each container.
-pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -> PodSandboxConfig {
+pub async fn sandbox_config(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    attempt: u32,
+) -> Result<PodSandboxConfig, FqdnTooLong> {
     let spec = pod.spec.clone().unwrap_or_default();
+    let hostname = PodHostname::of_pod(pod, &kubelet.cluster_dns.domain).kernel_hostname()?;
     let mut labels: HashMap<String, String> = pod.metadata.labels.clone().unwrap_or_default().into_iter().collect();
     labels.extend(pod_labels(pod));
     let sysctls = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
-    PodSandboxConfig {
+    Ok(PodSandboxConfig {
         metadata: Some(PodSandboxMetadata {
             name: context::pod_name(pod).into(),
             uid: context::pod_uid(pod).into(),
             namespace: context::pod_namespace(pod).into(),
             attempt,
         }),
-        hostname: if spec.host_network == Some(true) { String::new() } else { pod_hostname(pod) },
+        hostname: if spec.host_network == Some(true) { String::new() } else { hostname },
         log_directory: kubelet.pod_log_dir(pod).display().to_string(),
         dns_config: Some(pod_dns(kubelet, pod, &spec).await.config),
         port_mappings: port_mappings(&spec),
@@ -176,11 +181,11 @@ pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -
             sysctls: sysctls.map(|sysctl| (normalize_sysctl_name(&sysctl.name), sysctl.value.clone())).collect(),
             ..Default::default()
         }),
-    }
+    })
 }
 
 async fn pod_dns(kubelet: &KubeletContext, pod: &Pod, spec: &PodSpec) -> PodDns {
-    let resolv_conf = tokio::fs::read_to_string(RESOLV_CONF).await.unwrap_or_default();
+    let resolv_conf = tokio::fs::read_to_string(&kubelet.settings.resolv_conf).await.unwrap_or_default();
     kubelet.cluster_dns.settings_of_pod(spec, context::pod_namespace(pod), &resolv_conf)
 }
 
@@ -191,13 +196,6 @@ pub fn pod_labels(pod: &Pod) -> [(String, String); 3] {
         (labels::POD_NAMESPACE.into(), context::pod_namespace(pod).into()),
         (labels::POD_UID.into(), context::pod_uid(pod).into()),
     ]
-}
-
-/// Returns the pod's hostname.
-pub fn pod_hostname(pod: &Pod) -> String {
-    let requested = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
-    let name = requested.unwrap_or_else(|| context::pod_name(pod).into());
-    name.chars().take(MAX_HOSTNAME_LENGTH).collect::<String>().trim_end_matches(['-', '.']).into()
 }
 
 /// Returns the host ports of a pod's containers; those of a pod on the host's network are the host's own.
@@ -222,17 +220,4 @@ fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
             })
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn long_hostname_is_truncated() {
-        let pod: Pod =
-            serde_json::from_value(json!({ "metadata": { "name": format!("{}-x", "a".repeat(62)) } })).unwrap();
-        assert_eq!(pod_hostname(&pod), "a".repeat(62));
-    }
 }

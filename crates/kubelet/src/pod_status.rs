@@ -46,6 +46,9 @@ pub struct PodFailure {
     pub message: String,
 }
 
+/// Reason of a pod that the kubelet evicted.
+pub const EVICTED: &str = "Evicted";
+
 /// Probe results of a running container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerHealth {

@@ -23,6 +23,7 @@ use crate::{
     admission::AdmissionRejection,
     blocking::run_blocking,
     context::{self, KubeletContext},
+    pod_manager::is_static_pod,
     pod_status, pod_termination,
     pod_worker::{PodUpdate, PodWorker},
     resources::{self, QosClass},
@@ -74,10 +75,19 @@ struct PodWorkers {
     /// Whether the runtime must be watched.
     has_pods: watch::Sender<bool>,
     run_worker: RunWorker,
+    /// Static pods that wait for the end of another with their name.
+    waiting_static_pods: Vec<Arc<Pod>>,
 }
 
 /// Runs the pod workers until `shutdown`.
-pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: CancellationToken) {
+///
+/// `static_pods` brings the events of static pods, `woken` the uids of pods to sync.
+pub async fn run_pod_workers(
+    kubelet: Arc<KubeletContext>,
+    mut static_pods: mpsc::UnboundedReceiver<ResourceEvent<Pod>>,
+    mut woken: mpsc::UnboundedReceiver<String>,
+    shutdown: CancellationToken,
+) {
     let (sender, mut api) = mpsc::unbounded_channel();
     kubelet.pods.add_event_handler(move |event| {
         // The receiver outlives the informer's handler except at shutdown.
@@ -98,6 +108,8 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
     loop {
         tokio::select! {
             Some(change) = api.recv() => pods.handle_pod_event(change),
+            Some(change) = static_pods.recv() => pods.handle_pod_event(change),
+            Some(uid) = woken.recv() => pods.wake_worker(&uid),
             Some(change) = runtime.next() => pods.handle_runtime_event(change),
             Some(ended) = pods.tasks.join_next() => pods.handle_worker_exit(ended),
             () = shutdown.cancelled() => return,
@@ -108,7 +120,14 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
 impl PodWorkers {
     fn new(kubelet: Arc<KubeletContext>, run_worker: RunWorker) -> Self {
         let has_pods = watch::Sender::new(false);
-        Self { kubelet, handles: HashMap::new(), tasks: JoinSet::new(), has_pods, run_worker }
+        Self {
+            kubelet,
+            handles: HashMap::new(),
+            tasks: JoinSet::new(),
+            has_pods,
+            run_worker,
+            waiting_static_pods: Vec::new(),
+        }
     }
 
     /// Counts the pods that an earlier run of this kubelet admitted.
@@ -140,6 +159,27 @@ impl PodWorkers {
         }
     }
 
+    /// Whether an earlier static pod of the same name has not ended yet.
+    fn is_static_name_taken(&self, pod: &Pod) -> bool {
+        let same = |handle: &PodWorkerHandle| {
+            let other = handle.updates.borrow().pod().clone();
+            is_static_pod(&other)
+                && context::pod_name(&other) == context::pod_name(pod)
+                && context::pod_namespace(&other) == context::pod_namespace(pod)
+        };
+        is_static_pod(pod) && self.handles.values().any(same)
+    }
+
+    /// Starts static pods whose predecessors have ended.
+    fn start_waiting_static_pods(&mut self) {
+        for pod in std::mem::take(&mut self.waiting_static_pods) {
+            let current = self.kubelet.pods.get(context::pod_namespace(&pod), context::pod_name(&pod));
+            if current.is_some_and(|current| context::pod_uid(&current) == context::pod_uid(&pod)) {
+                self.update_pod(PodUpdate::Sync(pod.clone()), &pod);
+            }
+        }
+    }
+
     fn update_pod(&mut self, update: PodUpdate, pod: &Pod) {
         if pod_status::is_terminal(pod) {
             self.kubelet.lock_admission().release_pod(context::pod_uid(pod));
@@ -149,6 +189,11 @@ impl PodWorkers {
             return;
         }
         let uid = context::pod_uid(pod).to_string();
+        if let (PodUpdate::Sync(pod), true) = (&update, self.is_static_name_taken(pod)) {
+            self.waiting_static_pods.push(pod.clone());
+            return;
+        }
+        self.kubelet.pods.set_active(&uid, true);
         let (updates, wake) = (watch::Sender::new(update), Arc::new(Notify::new()));
         let handle = PodWorkerHandle { rejection: self.admit_pod(pod), updates, wake, panics: 0 };
         self.spawn_worker(uid.clone(), &handle);
@@ -172,11 +217,13 @@ impl PodWorkers {
         // An error means that no log is followed.
         let _ = self.kubelet.changes.send(change.clone());
         match change {
-            cri::RuntimeEvent::PodChanged(uid) => {
-                self.handles.get(&uid).into_iter().for_each(|handle| handle.wake.notify_one())
-            }
+            cri::RuntimeEvent::PodChanged(uid) => self.wake_worker(&uid),
             cri::RuntimeEvent::Resync => self.handles.values().for_each(|handle| handle.wake.notify_one()),
         }
+    }
+
+    fn wake_worker(&self, uid: &str) {
+        self.handles.get(uid).into_iter().for_each(|handle| handle.wake.notify_one());
     }
 
     /// Forgets a finished worker and restarts one that panicked.
@@ -186,6 +233,10 @@ impl PodWorkers {
                 self.handles.remove(&uid);
                 self.kubelet.lock_admission().release_pod(&uid);
                 self.kubelet.objects.release_pod(&uid);
+                self.kubelet.evictions.release_pod(&uid);
+                self.kubelet.probe_counts.release_pod(&uid);
+                self.kubelet.pods.set_active(&uid, false);
+                self.start_waiting_static_pods();
             }
             Ok((uid, Err(PanicError))) => {
                 if let Some(mut handle) = self.handles.remove(&uid) {
@@ -225,7 +276,9 @@ async fn cleanup_orphaned_pods(kubelet: Arc<KubeletContext>) {
     .await;
     kubelet.pods.wait_for_cache_sync().await;
     let known: HashSet<String> = kubelet.pods.list().iter().map(|pod| context::pod_uid(pod).to_string()).collect();
-    let orphans = futures::stream::iter(found.difference(&known));
+    // A pod that is gone from the API may still be ended by its worker.
+    let orphans = found.difference(&known).filter(|uid| !kubelet.pods.is_active(uid));
+    let orphans = futures::stream::iter(orphans);
     orphans.for_each_concurrent(MAX_PARALLEL_CLEANUPS, |uid| cleanup_orphaned_pod(kubelet.clone(), uid.clone())).await;
 }
 

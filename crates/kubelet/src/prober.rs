@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
-    context::{KubeletContext, container_reference},
+    context::{KubeletContext, container_reference, pod_name, pod_namespace, pod_uid},
     handlers::{HandlerError, HandlerSuccess, HandlerTarget},
     pod_spec::{find_container, is_sidecar},
     pod_status::ContainerHealth,
@@ -262,6 +262,7 @@ impl ProbeWorker {
         }
         let mut kind = self.key.1.as_str().to_string();
         kind[..1].make_ascii_uppercase();
+        self.count_result(kind.clone(), &result);
         match result {
             Ok(HandlerSuccess::Healthy) => Some(true),
             Ok(HandlerSuccess::Warning(text)) => {
@@ -280,6 +281,17 @@ impl ProbeWorker {
                 None
             }
         }
+    }
+
+    fn count_result(&self, kind: String, result: &Result<HandlerSuccess, HandlerError>) {
+        let result = match result {
+            Ok(_) => "successful",
+            Err(error) if error.is_failure() => "failed",
+            Err(_) => "unknown",
+        };
+        let (namespace, pod, uid) = (pod_namespace(&self.pod), pod_name(&self.pod), pod_uid(&self.pod));
+        let container = self.container.name.clone();
+        self.kubelet.probe_counts.add([kind, container, namespace.into(), pod.into(), uid.into(), result.into()]);
     }
 
     async fn run_probe(&self) -> Result<HandlerSuccess, HandlerError> {

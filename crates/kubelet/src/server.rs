@@ -18,12 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     auth::KubeletAuth,
+    cadvisor_metrics, container_calls,
     context::KubeletContext,
+    debug_pages,
     http_handler::{QueryParameters, ResponseBody, text_response},
     logs, metrics, resource_metrics,
     runtime_status::labels,
     streams::{self, StreamKind},
-    summary,
+    summary, system_logs,
 };
 
 /// The kubelet's API.
@@ -66,8 +68,13 @@ async fn handle_request(
 ) -> Response<ResponseBody> {
     let path = request.uri().path().to_string();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let is_debugging =
+        matches!(parts[0], "exec" | "attach" | "portForward" | "run" | "containerLogs" | "logs" | "runningpods");
+    if is_debugging && !kubelet.settings.enable_debugging_handlers {
+        return text_response(StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.");
+    }
     match (request.method(), parts.as_slice()) {
-        (&Method::GET, ["healthz"]) => text_response(StatusCode::OK, "ok"),
+        (&Method::GET, ["healthz"] | ["healthz", "ping" | "log" | "syncloop"]) => text_response(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => list_pods(&kubelet),
         (&Method::GET, ["metrics"]) => text_response(StatusCode::OK, &metrics::render_metrics(&kubelet.pods.list())),
         (&Method::GET, ["runningpods"]) => running_pods(&kubelet).await,
@@ -98,9 +105,24 @@ async fn handle_request(
         (&Method::GET | &Method::POST, ["portForward", namespace, pod] | ["portForward", namespace, pod, _]) => {
             streams::serve_stream(kubelet, StreamKind::PortForward, [namespace, pod], request, shutdown).await
         }
-        (_, ["run" | "cri" | "checkpoint", ..]) => {
-            let message = format!("{} is not supported by this kubelet", parts[0]);
-            text_response(StatusCode::NOT_IMPLEMENTED, &message)
+        (&Method::GET, ["metrics", "cadvisor"]) => {
+            text_response(StatusCode::OK, &cadvisor_metrics::render_cadvisor_metrics(&kubelet).await)
+        }
+        (&Method::GET, ["metrics", "probes"]) => text_response(StatusCode::OK, &kubelet.probe_counts.render()),
+        (&Method::GET, ["configz"]) => json_response(&debug_pages::configz(&kubelet.settings)),
+        (&Method::GET, ["statusz"]) => text_response(StatusCode::OK, &debug_pages::render_statusz(&kubelet)),
+        (&Method::GET, ["flagz"]) => text_response(StatusCode::OK, &debug_pages::render_flagz(&kubelet.settings)),
+        (&Method::GET, ["logs", ..]) if !kubelet.settings.enable_system_log_handler => {
+            text_response(StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.")
+        }
+        (&Method::GET, ["logs", below @ ..]) => system_logs::serve_system_logs(&below.join("/")).await,
+        (&Method::POST, ["run", namespace, pod, container] | ["run", namespace, pod, _, container]) => {
+            let query = QueryParameters::parse(request.uri().query());
+            container_calls::run_in_container(&kubelet, [namespace, pod, container], &query).await
+        }
+        (&Method::POST, ["checkpoint", namespace, pod, container]) => {
+            let query = QueryParameters::parse(request.uri().query());
+            container_calls::checkpoint_container(&kubelet, [namespace, pod, container], &query).await
         }
         _ => text_response(StatusCode::NOT_FOUND, "404 page not found"),
     }

@@ -10,7 +10,11 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::{context, pod_status};
+use crate::{
+    context,
+    pod_manager::{PodManager, is_static_pod},
+    pod_status,
+};
 
 /// Delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -19,6 +23,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 pub struct StatusWriter {
     scheduled: watch::Sender<Option<Arc<PodStatus>>>,
     written: watch::Receiver<Option<Arc<PodStatus>>>,
+    is_static: bool,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -30,16 +35,25 @@ impl Drop for StatusWriter {
 
 impl StatusWriter {
     /// Creates a writer that starts from the pod's current status.
-    pub fn new(client: Client, pod: &Pod) -> Self {
-        let known = pod.status.clone().map(Arc::new);
+    ///
+    /// That of a static pod is written to its mirror pod, once there is one.
+    pub fn new(client: Client, pod: &Pod, pods: &PodManager) -> Self {
+        let mirrored = is_static_pod(pod).then(|| (pods.clone(), pod.clone()));
+        let known = match &mirrored {
+            Some((pods, pod)) => pods.mirror_of(pod).and_then(|mirror| mirror.status.clone()),
+            None => pod.status.clone(),
+        };
+        let known = known.map(Arc::new);
         let (scheduled, receiver) = watch::channel(known.clone());
         let (sender, written) = watch::channel(known);
         let target = StatusTarget {
             api: Api::namespaced(client, context::pod_namespace(pod)),
             name: context::pod_name(pod).into(),
             uid: context::pod_uid(pod).into(),
+            mirrored,
         };
-        Self { scheduled, written, task: tokio::spawn(target.run_writer(receiver, sender)) }
+        let is_static = target.mirrored.is_some();
+        Self { scheduled, written, is_static, task: tokio::spawn(target.run_writer(receiver, sender)) }
     }
 
     /// Schedules `status` to be written.
@@ -59,7 +73,12 @@ impl StatusWriter {
     }
 
     /// Waits until the last scheduled status is written or the pod is gone.
+    ///
+    /// A static pod does not wait for its mirror.
     pub async fn wait_until_written(&mut self) {
+        if self.is_static {
+            return;
+        }
         let scheduled = self.scheduled.borrow().clone();
         // An error means that the task has ended because the pod is gone.
         let _ = self.written.wait_for(|written| is_same_status(written, &scheduled)).await;
@@ -74,23 +93,36 @@ struct StatusTarget {
     api: Api<Pod>,
     name: String,
     uid: String,
+    /// A static pod, whose status its mirror shows.
+    mirrored: Option<(PodManager, Pod)>,
 }
 
 impl StatusTarget {
     async fn run_writer(
-        self,
+        mut self,
         mut scheduled: watch::Receiver<Option<Arc<PodStatus>>>,
         written: watch::Sender<Option<Arc<PodStatus>>>,
     ) {
-        while scheduled.changed().await.is_ok() {
+        while self.wait_for_work(&mut scheduled).await {
             loop {
                 let status = scheduled.borrow_and_update().clone();
                 let old = written.borrow().clone();
-                let (Some(new), false) = (&status, is_same_status(&status, &old)) else { break };
+                let is_written = is_same_status(&status, &old) && !self.has_new_mirror();
+                let (Some(new), false) = (&status, is_written) else { break };
+                let Some(old) = self.find_target(old) else {
+                    tokio::time::sleep(RETRY_DELAY).await;
+                    continue;
+                };
                 match self.patch_status(old.as_deref(), new).await {
                     Ok(()) => {
                         written.send_replace(status);
                         break;
+                    }
+                    // The next mirror gets the status.
+                    Err(error)
+                        if self.mirrored.is_some() && [404, 409].iter().any(|code| has_status_code(&error, *code)) =>
+                    {
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                     Err(error) if has_status_code(&error, 404) => return,
                     Err(error) if has_status_code(&error, 409) && self.is_replaced().await => return,
@@ -106,6 +138,36 @@ impl StatusTarget {
                 }
             }
         }
+    }
+
+    /// Waits for a new status or a new mirror; returns false once the writer is dropped.
+    async fn wait_for_work(&self, scheduled: &mut watch::Receiver<Option<Arc<PodStatus>>>) -> bool {
+        if self.mirrored.is_none() {
+            return scheduled.changed().await.is_ok();
+        }
+        loop {
+            tokio::select! {
+                changed = scheduled.changed() => return changed.is_ok(),
+                () = tokio::time::sleep(RETRY_DELAY) => if self.has_new_mirror() { return true },
+            }
+        }
+    }
+
+    /// Whether a static pod has another mirror than at the last write.
+    fn has_new_mirror(&self) -> bool {
+        let Some((pods, pod)) = &self.mirrored else { return false };
+        pods.mirror_of(pod).is_some_and(|mirror| context::pod_uid(&mirror) != self.uid)
+    }
+
+    /// Returns the status that the target has; `None` while a static pod has no mirror.
+    fn find_target(&mut self, old: Option<Arc<PodStatus>>) -> Option<Option<Arc<PodStatus>>> {
+        let Some((pods, pod)) = &self.mirrored else { return Some(old) };
+        let mirror = pods.mirror_of(pod)?;
+        if context::pod_uid(&mirror) == self.uid {
+            return Some(old);
+        }
+        self.uid = context::pod_uid(&mirror).into();
+        Some(mirror.status.clone().map(Arc::new))
     }
 
     /// Whether the pod is gone, or another pod has its name: the patch names the uid, so it conflicts for ever.
@@ -149,10 +211,24 @@ fn changed_conditions(old: Option<Value>, new: Option<Value>) -> Vec<Value> {
         _ => Vec::new(),
     };
     let (old, new) = (list(old), list(new));
-    let owned = |condition: &Value| condition["type"].as_str().is_some_and(pod_status::is_kubelet_condition);
+    let owned = |condition: &Value| {
+        let is_eviction = condition["type"] == "DisruptionTarget" && condition["reason"] == "TerminationByKubelet";
+        is_eviction || condition["type"].as_str().is_some_and(pod_status::is_kubelet_condition)
+    };
     let gone = old.iter().filter(|condition| !new.iter().any(|kept| kept["type"] == condition["type"]));
     let deletions = gone.filter(|gone| owned(gone)).map(|gone| json!({ "$patch": "delete", "type": gone["type"] }));
-    let changed = new.iter().filter(|condition| owned(condition) && !old.contains(condition)).cloned();
+    let changed = new.iter().filter(|condition| owned(condition) && !old.contains(condition));
+    let changed = changed.map(|condition| {
+        let before = old.iter().find(|before| before["type"] == condition["type"]);
+        let mut patch = condition.clone();
+        // A merge keeps what is not named, such as the message of a condition that no longer has one.
+        for key in before.and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+            if condition.get(key).is_none() {
+                patch[key] = Value::Null;
+            }
+        }
+        patch
+    });
     changed.chain(deletions).collect()
 }
 
@@ -195,6 +271,19 @@ mod tests {
     }
 
     #[test]
+    fn message_that_a_condition_lost_is_removed() {
+        let condition = |status: &str, message: Value| {
+            let mut condition = json!({ "type": "Ready", "status": status });
+            if !message.is_null() {
+                condition["message"] = message;
+            }
+            json!({ "conditions": [condition] })
+        };
+        let removed = json!({ "conditions": [{ "type": "Ready", "status": "True", "message": null }] });
+        check(condition("False", json!("unready")), condition("True", Value::Null), removed);
+    }
+
+    #[test]
     fn addresses_are_replaced() {
         check(
             json!({ "podIPs": [{ "ip": "10.0.0.1" }] }),
@@ -231,7 +320,7 @@ mod tests {
     async fn writer_of_a_recreated_pod_ends() {
         let metadata = json!({ "name": "web", "namespace": "ns", "uid": "old" });
         let pod: Pod = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-        let mut writer = StatusWriter::new(recreated_pod_client(), &pod);
+        let mut writer = StatusWriter::new(recreated_pod_client(), &pod, &context::KubeletContext::unreachable().pods);
         writer.set_status(PodStatus { phase: Some("Failed".into()), ..Default::default() });
         writer.wait_until_written().await;
     }

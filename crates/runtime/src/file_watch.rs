@@ -10,10 +10,20 @@ pub struct FileWatch(AsyncFd<OwnedFd>);
 
 impl FileWatch {
     /// Watches the file at `path`, which must exist.
-    #[allow(unsafe_code)]
     pub fn new(path: &Path) -> io::Result<Self> {
+        Self::with_flags(path, inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVE_SELF)
+    }
+
+    /// Watches the entries of the directory at `path`: files that are written, created, renamed and removed.
+    pub fn for_directory(path: &Path) -> io::Result<Self> {
+        use inotify::WatchFlags as On;
+        Self::with_flags(path, On::CLOSE_WRITE | On::CREATE | On::DELETE | On::MOVE | On::MOVE_SELF | On::DELETE_SELF)
+    }
+
+    #[allow(unsafe_code)]
+    fn with_flags(path: &Path, flags: inotify::WatchFlags) -> io::Result<Self> {
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVE_SELF)?;
+        inotify::add_watch(&watch, path, flags)?;
         // SAFETY: the descriptor is owned by the value that is registered, so it is open until that is dropped.
         let registered = unsafe { AsyncFd::register(watch) };
         Ok(Self(registered.map_err(io::Error::from)?))

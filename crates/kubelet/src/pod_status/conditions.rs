@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::{PodStatusInput, is_init_passed, is_sidecar_status};
+use super::{EVICTED, PodStatusInput, is_init_passed, is_sidecar_status};
 use crate::pod_spec::may_restart_all_containers;
 
 /// Conditions owned by the kubelet; others are preserved.
@@ -79,6 +79,15 @@ pub fn compute_conditions(
         .collect();
     let is_ours = |kind: &str| OWNED_CONDITIONS.contains(&kind) || RESIZE_CONDITIONS.contains(&kind);
     conditions.extend(theirs.iter().filter(|condition| !is_ours(&condition.type_)).cloned());
+    if let Some(failure) = input.failure.filter(|failure| failure.reason == EVICTED) {
+        conditions.retain(|condition| condition.type_ != "DisruptionTarget");
+        let target = ConditionState {
+            reason: Some("TerminationByKubelet"),
+            message: Some(failure.message.clone()),
+            ..ConditionState::holds("DisruptionTarget")
+        };
+        conditions.push(to_pod_condition(target, old, generation, Time(input.now)));
+    }
     conditions.extend(
         resize_conditions(input).map(|condition| to_pod_condition(condition, old, generation, Time(input.now))),
     );

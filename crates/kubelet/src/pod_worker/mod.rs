@@ -107,7 +107,8 @@ pub struct PodWorker {
     sandbox_failures: u32,
     /// The shortest requested grace period.
     requested_grace: Option<Duration>,
-    volumes_refreshed: Instant,
+    /// When the volumes were last brought up to date; `None` for those of an earlier kubelet.
+    volumes_refreshed: Option<Instant>,
 }
 
 impl PodWorker {
@@ -120,7 +121,7 @@ impl PodWorker {
     ) -> Self {
         let pod = updates.borrow().pod().clone();
         Self {
-            writer: StatusWriter::new(kubelet.client.clone(), &pod),
+            writer: StatusWriter::new(kubelet.client.clone(), &pod, &kubelet.pods),
             probes: ProbeManager::new(wake.clone()),
             volumes: Arc::new(PodVolumes::new(wake.clone())),
             kubelet,
@@ -140,7 +141,7 @@ impl PodWorker {
             rejection,
             sandbox_failures: 0,
             requested_grace: None,
-            volumes_refreshed: Instant::now(),
+            volumes_refreshed: None,
         }
     }
 
@@ -239,7 +240,7 @@ impl PodWorker {
             self.begin_termination();
             return self.sync_terminating_pod(pod, false).await;
         }
-        let deadline = remaining_active_deadline(pod).unwrap_or(RESYNC_PERIOD);
+        let deadline = self.remaining_active_deadline(pod).unwrap_or(RESYNC_PERIOD);
         Ok(plan.next_check.unwrap_or(RESYNC_PERIOD).min(deadline).min(RESYNC_PERIOD))
     }
 
@@ -259,7 +260,10 @@ impl PodWorker {
             self.kubelet.recorder.record_warning(context::pod_reference(pod), reason, message.clone());
             return Some(PodFailure { reason: reason.clone(), message: format!("Pod was rejected: {message}") });
         }
-        if remaining_active_deadline(pod) == Some(Duration::ZERO) {
+        if let Some(eviction) = self.kubelet.evictions.find(context::pod_uid(pod)) {
+            return Some(PodFailure { reason: pod_status::EVICTED.into(), message: eviction.message });
+        }
+        if self.remaining_active_deadline(pod) == Some(Duration::ZERO) {
             let message = "Pod was active on the node longer than the specified deadline".to_string();
             self.kubelet.recorder.record_normal(context::pod_reference(pod), "DeadlineExceeded", message.clone());
             return Some(PodFailure { reason: "DeadlineExceeded".into(), message });
@@ -328,8 +332,14 @@ impl PodWorker {
         let runtime_status = PodRuntimeStatus::fetch(&self.kubelet.cri, context::pod_uid(pod)).await?;
         self.probes.stop_restarting_probes();
         self.probes.stop_probes_of_exited(&runtime_status);
-        let grace =
-            if leaving { grace_period::deletion_grace_period(pod) } else { grace_period::pod_grace_period(pod) };
+        let eviction = self.kubelet.evictions.find(context::pod_uid(pod));
+        let grace = if let Some(eviction) = eviction {
+            eviction.grace_period
+        } else if leaving {
+            grace_period::deletion_grace_period(pod)
+        } else {
+            grace_period::pod_grace_period(pod)
+        };
         let shorter = self.requested_grace.is_none_or(|deleted| grace < deleted);
         if shorter && !self.retry_at.contains_key(pod_termination::STOP_KEY) {
             self.requested_grace = Some(grace);
@@ -343,6 +353,17 @@ impl PodWorker {
         }
         self.report_status(pod, &runtime_status, false).await;
         Ok(RESYNC_PERIOD)
+    }
+
+    /// Returns the time left until `activeDeadlineSeconds`.
+    fn remaining_active_deadline(&self, pod: &Pod) -> Option<Duration> {
+        let limit = pod.spec.as_ref()?.active_deadline_seconds?;
+        let started = |status: &PodStatus| status.start_time.as_ref().map(|time| time.0);
+        // A static pod has its status only here.
+        let reported = pod.status.as_ref().and_then(started);
+        let started = reported.or_else(|| self.writer.last_status().as_deref().and_then(started))?;
+        let left = limit as f64 - Timestamp::now().duration_since(started).as_secs_f64();
+        Some(Duration::from_secs_f64(left.max(0.0)))
     }
 
     /// Writes the final status and removes volumes and cgroup; returns false if something still runs.
@@ -389,12 +410,4 @@ fn is_restarting(pod: &Pod, runtime_status: &PodRuntimeStatus, last: Option<&Pod
     let last = last.or(pod.status.as_ref());
     pod_actions::is_restarting_all_containers(spec, runtime_status)
         || last.is_some_and(|last| pod_status::has_reset_source(spec, last))
-}
-
-/// Returns the time left until `activeDeadlineSeconds`.
-fn remaining_active_deadline(pod: &Pod) -> Option<Duration> {
-    let limit = pod.spec.as_ref()?.active_deadline_seconds?;
-    let started = pod.status.as_ref()?.start_time.as_ref()?.0;
-    let left = limit as f64 - Timestamp::now().duration_since(started).as_secs_f64();
-    Some(Duration::from_secs_f64(left.max(0.0)))
 }

@@ -89,6 +89,7 @@ impl PodWorker {
             let message = "Pod sandbox changed, it will be killed and re-created.";
             kubelet.recorder.record_normal(context::pod_reference(&pod), "SandboxChanged", message);
         }
+        self.volumes_refreshed = Some(Instant::now());
         self.spawn_task(SANDBOX_KEY.into(), async move {
             for id in old {
                 // Frees the old sandbox's IP; a failure shows when the new one is created.
@@ -270,10 +271,10 @@ impl PodWorker {
         if runtime_status.ready_sandbox().is_none() || self.busy_keys.contains(SANDBOX_KEY) {
             return;
         }
-        if !self.volumes.changes.take() && self.volumes_refreshed.elapsed() < RESYNC_PERIOD {
+        if !self.volumes.changes.take() && self.volumes_refreshed.is_some_and(|at| at.elapsed() < RESYNC_PERIOD) {
             return;
         }
-        self.volumes_refreshed = Instant::now();
+        self.volumes_refreshed = Some(Instant::now());
         let (kubelet, pod, volumes) = (self.kubelet.clone(), pod.clone(), self.volumes.clone());
         self.spawn_task(SANDBOX_KEY.into(), async move {
             if let Err(error) = pod_sandbox::prepare_volumes(&kubelet, &pod, &volumes).await {

@@ -103,6 +103,13 @@ impl CriClient {
             .url)
     }
 
+    /// Writes a checkpoint of a running container to a file.
+    pub async fn checkpoint_container(&self, request: types::CheckpointContainerRequest) -> Result<(), CriError> {
+        let timeout = Duration::from_secs(request.timeout.max(0) as u64).max(CALL_TIMEOUT);
+        let call = async move { self.runtime_service().checkpoint_container(request).await };
+        call_with_deadline("CheckpointContainer", timeout, call).await.map(drop)
+    }
+
     /// Runs a command to completion, killing it after `timeout`.
     pub async fn exec_sync(
         &self,

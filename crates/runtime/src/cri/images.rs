@@ -33,6 +33,13 @@ impl CriClient {
             .image_ref)
     }
 
+    /// Returns the file systems of images and of containers' layers.
+    pub async fn image_fs_info(&self) -> Result<types::ImageFsInfoResponse, CriError> {
+        let request = types::ImageFsInfoRequest {};
+        let call = async move { self.image_service().image_fs_info(request).await };
+        call_with_deadline("ImageFsInfo", CALL_TIMEOUT, call).await
+    }
+
     /// Lists all images.
     pub async fn list_images(&self) -> Result<Vec<types::Image>, CriError> {
         let request = types::ListImagesRequest { filter: None };

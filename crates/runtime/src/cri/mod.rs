@@ -96,12 +96,16 @@ impl CriError {
 }
 
 /// Readiness conditions of a runtime.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeReadiness {
     /// Reason why the runtime is not ready; `None` if it is.
     pub runtime: Option<String>,
     /// Reason why the pod network is not ready; `None` if it is.
     pub network: Option<String>,
+    /// The runtime's handlers with their features.
+    pub handlers: Vec<types::RuntimeHandler>,
+    /// Features of the runtime as a whole.
+    pub features: Option<types::RuntimeFeatures>,
 }
 
 impl CriClient {
@@ -149,7 +153,12 @@ impl CriClient {
             )),
             None => Some(format!("{name} was not reported by the runtime")),
         };
-        Ok(RuntimeReadiness { runtime: state("RuntimeReady"), network: state("NetworkReady") })
+        Ok(RuntimeReadiness {
+            runtime: state("RuntimeReady"),
+            network: state("NetworkReady"),
+            handlers: response.runtime_handlers,
+            features: response.features,
+        })
     }
 
     fn runtime_service(&self) -> types::RuntimeServiceClient {
