@@ -19,7 +19,7 @@ use crate::{plugin_error::PluginError, request::CniRequest, result::CniResult};
 const DEFAULT_DATA_DIR: &str = "/run/cni/tuning";
 /// Patterns of the sysctls that may be set; without the file all of the network may.
 const ALLOW_LIST: &str = "/etc/cni/tuning/allowlist.conf";
-const NETWORK_SYSCTLS: &str = "/proc/sys/net/";
+const NETWORK_SYSCTLS: &str = "/proc/sys/net";
 
 pub struct TuningPlugin;
 
@@ -143,7 +143,8 @@ fn sysctl_file(key: &str, interface: &str) -> Result<PathBuf, PluginError> {
     let key = key.replace('.', "/").replacen("IFNAME", interface, 1);
     let file = Path::new("/proc/sys").join(key.trim_start_matches('/'));
     let leads_out = file.components().any(|part| matches!(part, std::path::Component::ParentDir));
-    match file.starts_with(NETWORK_SYSCTLS) && !leads_out {
+    let is_below = file.strip_prefix(NETWORK_SYSCTLS).is_ok_and(|rest| !rest.as_os_str().is_empty());
+    match is_below && !leads_out {
         true => Ok(file),
         false => Err(PluginError::invalid(format!("invalid net sysctl key: {key:?}"))),
     }
