@@ -186,13 +186,13 @@ impl TestCluster {
     fn start_with(&self, flags: &[&str]) -> CommandOutput {
         let mut args = vec!["up", "--kubeconfig", self.kubeconfig.to_str().expect("text")];
         if !flags.iter().any(|flag| flag.starts_with("--container-runtime")) {
-            args.push(if machine::tests_own_runtime() { "--container-runtime=ferry" } else { "--install-runtime" });
+            args.push(machine::runtime_flag());
         }
         args.extend(flags);
         self.host.ferry(&args)
     }
 
-    /// `ferry up` with the container runtime of the last start.
+    /// `ferry up` with the container runtime of the last start, else the default one.
     #[track_caller]
     pub fn start_again(&self) -> CommandOutput {
         self.host.ferry(&["up", "--kubeconfig", self.kubeconfig.to_str().expect("text")])

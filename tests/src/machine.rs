@@ -16,9 +16,23 @@ const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "nft", "ip",
 /// Parts of names of test clusters' namespaces, directories and cgroups.
 const MARKS: &[&str] = &["ferry-test-", "/tmp/ft", "/ferry-"];
 
-/// Whether clusters use ferry's own container runtime: `FERRY_TEST_RUNTIME=ferry` says so, the default is containerd.
+/// Whether clusters use ferry's own container runtime: the default; `FERRY_TEST_RUNTIME=containerd` chooses containerd.
 pub fn tests_own_runtime() -> bool {
-    std::env::var_os("FERRY_TEST_RUNTIME").is_some_and(|name| name == "ferry")
+    std::env::var_os("FERRY_TEST_RUNTIME").is_none_or(|name| name == "ferry")
+}
+
+/// The flag of `ferry up` and `ferry join` that chooses the container runtime of the tests.
+pub fn runtime_flag() -> &'static str {
+    if tests_own_runtime() { "--container-runtime=ferry" } else { "--install-runtime" }
+}
+
+/// The processes of a container, by the control groups that every runtime names after it. The ID may have a scheme.
+pub fn container_processes(id: &str) -> BTreeSet<u32> {
+    let id = id.rsplit('/').next().unwrap_or(id);
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(id)))
+        .collect()
 }
 
 /// The first missing requirement of tests with containers.

@@ -42,7 +42,7 @@ pub fn run(args: &ImageArgs) -> Result<()> {
     }
     if !socket.exists() {
         let dir = args.data_dir.display();
-        bail!("no cluster with its own runtime is up on {dir}. Type: sudo ferry up --install-runtime --data-dir {dir}");
+        bail!("no cluster with its own runtime is up on {dir}. Type: sudo ferry up --data-dir {dir}");
     }
     load(&args.data_dir, &socket, &args.tags)
 }

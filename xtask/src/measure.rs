@@ -79,7 +79,7 @@ struct ClusterBench<'a> {
 impl ClusterBench<'_> {
     fn once(&self, idle: Duration) -> Result<RunFigures> {
         let start = Instant::now();
-        output(&mut self.ferry("up --install-runtime"))?;
+        output(&mut self.ferry("up"))?;
         let ready = start.elapsed();
         thread::sleep(idle);
         let resident = self.resident()?;

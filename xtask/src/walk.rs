@@ -106,14 +106,14 @@ impl ClusterWalk {
     }
 
     fn up(&self) -> Command {
-        let mut command = self.ferry("up --install-runtime");
+        let mut command = self.ferry("up");
         if let Some(kubeconfig) = self.kubeconfig() {
             command.arg("--kubeconfig").arg(kubeconfig);
         }
         command
     }
 
-    /// A process of its own, because the cluster's containerd answers only root.
+    /// A process of its own, because the cluster's directory is root's.
     fn image(&self) -> Command {
         let xtask = env::current_exe().unwrap_or_else(|_| "xtask".into());
         let mut command = as_root("env");

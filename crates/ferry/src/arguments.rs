@@ -35,21 +35,26 @@ pub struct UpArguments {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Install containerd and runc if they are missing, and run a containerd of the cluster's own
+    /// Run pods with a containerd of the cluster's own; install containerd and runc if they are missing
     ///
     /// Needed once: the data directory remembers it.
     #[arg(long)]
     pub install_runtime: bool,
 
-    /// Use the CRI runtime that answers at this socket
+    /// Run pods with the CRI runtime that answers at this socket
     ///
-    /// Default: the cluster's own containerd once installed, else unix:///run/containerd/containerd.sock.
-    #[arg(long, value_name = "unix:///PATH", conflicts_with = "install_runtime")]
+    /// The data directory remembers it.
+    #[arg(
+        long,
+        visible_alias = "container-runtime-endpoint",
+        value_name = "unix:///PATH",
+        conflicts_with = "install_runtime"
+    )]
     pub runtime_endpoint: Option<String>,
 
     /// Run pods with the runtime in this program, or with containerd
     ///
-    /// Default: containerd. The data directory remembers the choice.
+    /// Default: the runtime of the last start, else the one in this program, which needs nothing else installed.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with_all = ["install_runtime", "runtime_endpoint"])]
     pub container_runtime: Option<ContainerRuntimeName>,
 
@@ -124,11 +129,11 @@ pub struct UpArguments {
 
 const UP_EXAMPLES: &str = "\
 Examples:
-  sudo ferry up --install-runtime
-      First start on a fresh Debian or Ubuntu: brings its own containerd.
-
   sudo ferry up
-      Every later start; or the first one where containerd already runs.
+      Every start. Pods run with the container runtime in this program.
+
+  sudo ferry up --install-runtime
+      Run pods with containerd instead; brings its own on Debian and Ubuntu.
 
   sudo ferry up --runtime-endpoint unix:///run/crio/crio.sock
       Use another CRI runtime, with the pod network that it is set up with.
@@ -168,12 +173,17 @@ pub struct JoinArguments {
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
 
-    /// Install containerd and runc if they are missing, and run a containerd of the node's own
+    /// Run pods with a containerd of the node's own; install containerd and runc if they are missing
     #[arg(long)]
     pub install_runtime: bool,
 
-    /// Use the CRI runtime that answers at this socket
-    #[arg(long, value_name = "unix:///PATH", conflicts_with = "install_runtime")]
+    /// Run pods with the CRI runtime that answers at this socket
+    #[arg(
+        long,
+        visible_alias = "container-runtime-endpoint",
+        value_name = "unix:///PATH",
+        conflicts_with = "install_runtime"
+    )]
     pub runtime_endpoint: Option<String>,
 
     /// Run pods with the runtime in this program, or with containerd

@@ -15,7 +15,7 @@ use crate::{
 /// Kubernetes in one binary.
 ///
 /// `ferry up` makes this machine a Kubernetes cluster of one node: API server, controllers, scheduler and kubelet in one
-/// process, on a container runtime (CRI) that is already there or that ferry installs and runs itself.
+/// process, with a container runtime of its own. Another runtime (CRI) can be named, or containerd installed.
 #[derive(Debug, Parser)]
 #[command(name = "ferry", version, after_help = EXAMPLES)]
 struct CommandLine {
@@ -25,7 +25,7 @@ struct CommandLine {
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo ferry up --install-runtime     first start on a fresh Debian or Ubuntu
+  sudo ferry up                       start the cluster; nothing else needs to be installed
   kubectl get nodes                   the cluster is your kubeconfig's current context
   sudo ferry token create             print the command that makes another machine a node
   sudo ferry status                   what runs, where things are, what is wrong

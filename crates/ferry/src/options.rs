@@ -160,13 +160,19 @@ impl UpOptions {
 }
 
 fn runtime(arguments: &UpArguments, state: &InstanceState) -> RuntimeChoice {
-    match &arguments.runtime_endpoint {
-        Some(endpoint) => RuntimeChoice::External(endpoint.clone()),
-        None if arguments.container_runtime == Some(ContainerRuntimeName::Ferry) => RuntimeChoice::Ferry,
-        None if arguments.install_runtime => RuntimeChoice::Own,
-        None if arguments.container_runtime.is_none() && state.ferry_runtime => RuntimeChoice::Ferry,
-        None if state.own_runtime => RuntimeChoice::Own,
-        None => RuntimeChoice::External(CONTAINERD.into()),
+    match (&arguments.runtime_endpoint, arguments.container_runtime) {
+        (Some(endpoint), _) => RuntimeChoice::External(endpoint.clone()),
+        (None, Some(ContainerRuntimeName::Ferry)) => RuntimeChoice::Ferry,
+        (None, _) if arguments.install_runtime => RuntimeChoice::Own,
+        (None, Some(ContainerRuntimeName::Containerd)) if !state.own_runtime => {
+            RuntimeChoice::External(CONTAINERD.into())
+        }
+        _ if state.own_runtime => RuntimeChoice::Own,
+        // Pods of a cluster that used another runtime are there: the data directory keeps it.
+        _ if !state.ferry_runtime && state.runtime_endpoint.is_some() => {
+            RuntimeChoice::External(state.runtime_endpoint.clone().unwrap_or_default())
+        }
+        _ => RuntimeChoice::Ferry,
     }
 }
 
@@ -196,4 +202,47 @@ fn node_name(arguments: &UpArguments) -> anyhow::Result<String> {
         format!("{name:?} cannot be a node's name: only lower-case letters, digits, '-' and '.' are allowed"),
         "Choose one with --node-name NAME.",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct UpLine {
+        #[command(flatten)]
+        up: UpArguments,
+    }
+
+    fn choice(line: &str, state: &InstanceState) -> RuntimeChoice {
+        let words = ["ferry"].into_iter().chain(line.split_whitespace());
+        runtime(&UpLine::parse_from(words).up, state)
+    }
+
+    #[test]
+    fn own_runtime_is_the_default_of_a_new_cluster() {
+        let new = InstanceState::default();
+        assert_eq!(choice("", &new), RuntimeChoice::Ferry);
+        assert_eq!(choice("--install-runtime", &new), RuntimeChoice::Own);
+        assert_eq!(choice("--container-runtime=containerd", &new), RuntimeChoice::External(CONTAINERD.into()));
+        let named = RuntimeChoice::External("unix:///a.sock".into());
+        assert_eq!(choice("--runtime-endpoint unix:///a.sock", &new), named);
+        assert_eq!(choice("--container-runtime-endpoint unix:///a.sock", &new), named);
+    }
+
+    #[test]
+    fn the_runtime_of_the_last_start_is_kept() {
+        let endpoint = |path: &str| Some(format!("unix://{path}"));
+        let own = InstanceState { own_runtime: true, runtime_endpoint: endpoint("/c.sock"), ..Default::default() };
+        assert_eq!(choice("", &own), RuntimeChoice::Own);
+        assert_eq!(choice("--container-runtime=containerd", &own), RuntimeChoice::Own);
+        assert_eq!(choice("--container-runtime=ferry", &own), RuntimeChoice::Ferry);
+        let external = InstanceState { runtime_endpoint: endpoint("/e.sock"), ..Default::default() };
+        assert_eq!(choice("", &external), RuntimeChoice::External("unix:///e.sock".into()));
+        let ferry = InstanceState { ferry_runtime: true, runtime_endpoint: endpoint("/f.sock"), ..Default::default() };
+        assert_eq!(choice("", &ferry), RuntimeChoice::Ferry);
+        assert_eq!(choice("--container-runtime=containerd", &ferry), RuntimeChoice::External(CONTAINERD.into()));
+    }
 }

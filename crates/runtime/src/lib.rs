@@ -7,6 +7,7 @@ pub mod container;
 pub mod cri;
 pub mod file_watch;
 pub mod image;
+pub mod image_client;
 pub mod mirror;
 pub mod pause;
 pub mod server;

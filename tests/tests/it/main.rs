@@ -21,6 +21,7 @@ mod python_exec;
 mod readme;
 mod refusals;
 mod restart;
+mod runtime_images;
 mod sample_controller;
 mod services;
 mod streams;

@@ -1,7 +1,7 @@
 //! Several nodes: hosts join, pods reach pods, services and node ports across hosts on every network back end, and a node
 //! that leaves takes its routes with it.
 
-use ferry_tests::{TestCluster, TestHost, eventually, skip_reason};
+use ferry_tests::{TestCluster, TestHost, eventually, machine, skip_reason};
 use serde_json::{Value, json};
 
 const BACKENDS: [&str; 3] = ["vxlan", "host-gw", "udp"];
@@ -35,7 +35,7 @@ fn pods_of_three_nodes_reach_each_other() {
 fn join(cluster: &TestCluster, host: &TestHost, name: &str) {
     let line = cluster.host.ferry(&["token", "create"]).expect_success();
     let mut args: Vec<&str> = line.split_whitespace().skip(1).collect();
-    args.extend(["--install-runtime", "--node-name", name]);
+    args.extend([machine::runtime_flag(), "--node-name", name]);
     host.ferry(&args).expect_success();
     host.load_nginx(&["docker.io/library/nginx:latest"]);
 }

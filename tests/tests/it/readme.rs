@@ -44,8 +44,8 @@ fn every_command_works() {
                 assert!(script.lines().any(|l| l.ends_with(line.as_str())), "CI runs `{line}`");
             }
             ["cargo", "xtask", "image", "nginx"] => cluster.load_nginx(&["docker.io/library/nginx:latest"]),
-            ["ferry", "up", "--install-runtime"] => {
-                cluster.start().expect_success();
+            ["ferry", "up"] => {
+                cluster.start_again().expect_success();
             }
             ["ferry", arguments @ ..] => {
                 cluster.host.ferry(arguments).expect_success();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, process::Command};
 
-use ferry_tests::{TestCluster, eventually, run_command, skip_reason};
+use ferry_tests::{TestCluster, eventually, machine, run_command, skip_reason};
 use serde_json::Value;
 
 #[test]
@@ -114,11 +114,11 @@ fn restart_a_killed_container(cluster: &TestCluster) {
     let pods = cluster.running("app=nginx", 3);
     let name = text(&pods[0], "/metadata/name").to_owned();
     // Killed from the host, as the kernel's OOM killer would.
-    let id = text(&pods[0], "/status/containerStatuses/0/containerID").trim_start_matches("containerd://").to_owned();
-    let socket = cluster.host.data_dir().join("containerd/containerd.sock");
-    let socket = socket.to_str().expect("text");
-    run_command(Command::new("ctr").args(["-a", socket, "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", &id]), None)
-        .expect_success();
+    let id = text(&pods[0], "/status/containerStatuses/0/containerID");
+    for pid in machine::container_processes(id) {
+        // Those that the first process took with it are gone.
+        run_command(Command::new("kill").args(["-9", &pid.to_string()]), None);
+    }
     eventually("a restart", || {
         let pod = cluster.get(&format!("pod {name}")).remove(0);
         let status = &pod["status"]["containerStatuses"][0];

@@ -1,4 +1,4 @@
-//! Loads images from archives: OCI layouts and `docker save`.
+//! Loads images from archives, compressed or not: OCI layouts and `docker save`.
 
 use std::{
     collections::HashMap,
@@ -12,12 +12,14 @@ use serde_json::json;
 
 use super::{
     Context, ImageError, ImageRecord, ImageReference, ImageStore,
-    layer::DigestReader,
+    layer::{Compression, DigestReader, compression, decompress},
     manifest::{Descriptor, LARGEST_DOCUMENT, ManifestDocument},
 };
 
-const REF_NAME: &str = "org.opencontainers.image.ref.name";
-const CONTAINERD_NAME: &str = "io.containerd.image.name";
+/// The annotation with the name of an image, or with its tag only.
+pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
+/// The annotation with the whole name of an image.
+pub const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
 /// An entry of `manifest.json` of `docker save`.
 #[derive(Deserialize)]
@@ -37,11 +39,13 @@ struct ArchiveFiles {
 /// Loads all images of an archive; blocks. Images without a name get `name` if it is given.
 pub fn load_archive(
     store: &ImageStore,
-    archive: impl Read,
+    archive: impl Read + Send + 'static,
     name: Option<&ImageReference>,
 ) -> Result<Vec<ImageRecord>, ImageError> {
-    let _addition = store.begin_addition();
-    let files = ArchiveFiles::read(store, archive)?;
+    let addition = store.begin_addition();
+    // Documents of the archive that are no part of an image.
+    addition.remove_leftovers_afterwards();
+    let files = ArchiveFiles::read(store, decompress(archive)?)?;
     let images = if files.blobs.contains_key(Path::new("index.json")) {
         load_layout(store, &files, name)?
     } else if files.blobs.contains_key(Path::new("manifest.json")) {
@@ -126,8 +130,9 @@ fn load_layout(
     let index = ManifestDocument::parse(&files.document(store, "index.json")?)?;
     let mut images = Vec::new();
     for entry in &index.manifests {
-        let given = entry.annotations.get(CONTAINERD_NAME).or_else(|| entry.annotations.get(REF_NAME));
-        let reference = given.and_then(|name| ImageReference::parse(name).ok()).or_else(|| name.cloned());
+        let annotation = |key: &str| ImageReference::parse(entry.annotations.get(key)?).ok();
+        // Many tools write nothing but a tag as the reference's name.
+        let reference = annotation(CONTAINERD_NAME).or_else(|| name.cloned()).or_else(|| annotation(REF_NAME));
         let Some(manifest) = resolve_manifest(store, entry)? else { continue };
         let tags: Vec<String> = reference.iter().filter_map(ImageReference::tagged).collect();
         let digests: Vec<String> = reference.iter().map(|name| name.with_digest(&entry.digest)).collect();
@@ -143,6 +148,18 @@ fn resolve_manifest(store: &ImageStore, entry: &Descriptor) -> Result<Option<Str
         return Ok(Some(entry.digest.clone()));
     }
     Ok(document.select_platform().map(|selected| selected.digest.clone()))
+}
+
+/// The media type of a layer, by its first bytes.
+fn layer_type(store: &ImageStore, digest: &str) -> Result<&'static str, ImageError> {
+    let mut first = Vec::new();
+    let opened = fs::File::open(store.blob_path(digest));
+    opened.and_then(|file| file.take(4).read_to_end(&mut first)).while_doing(|| format!("layer {digest}"))?;
+    Ok(match compression(&first) {
+        Compression::None => "application/vnd.oci.image.layer.v1.tar",
+        Compression::Gzip => "application/vnd.oci.image.layer.v1.tar+gzip",
+        Compression::Zstd => "application/vnd.oci.image.layer.v1.tar+zstd",
+    })
 }
 
 fn load_docker(
@@ -163,7 +180,7 @@ fn load_docker(
             let (digest, size) = blob(path)?;
             Ok::<_, ImageError>(json!({ "mediaType": kind, "digest": digest, "size": size }))
         };
-        let layers = one.layers.iter().map(|path| descriptor("application/vnd.oci.image.layer.v1.tar", path));
+        let layers = one.layers.iter().map(|path| descriptor(layer_type(store, &blob(path)?.0)?, path));
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",

@@ -39,20 +39,44 @@ impl<R: Read> Read for DigestReader<R> {
 }
 
 /// Opens a layer, by its first bytes: gzip, zstd or plain.
-pub fn open_layer(mut file: File) -> Result<Box<dyn Read + Send>, ImageError> {
+pub fn open_layer(file: File) -> Result<Box<dyn Read + Send>, ImageError> {
+    decompress(BufReader::with_capacity(256 << 10, file))
+}
+
+/// Decompresses what is read, by its first bytes: gzip, zstd or plain.
+pub fn decompress<R: Read + Send + 'static>(mut reader: R) -> Result<Box<dyn Read + Send>, ImageError> {
     let mut magic = [0; 4];
-    let length = read_up_to(&mut file, &mut magic).map_err(invalid)?;
-    io::Seek::rewind(&mut file).map_err(invalid)?;
-    let buffered = BufReader::with_capacity(256 << 10, file);
-    Ok(match &magic[..length] {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(buffered)),
-        [0x28, 0xb5, 0x2f, 0xfd] => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(buffered)
-                .map_err(|error| ImageError::Invalid(format!("invalid zstd layer: {error}")))?;
+    let length = read_up_to(&mut reader, &mut magic).map_err(invalid)?;
+    let whole = io::Cursor::new(magic[..length].to_vec()).chain(reader);
+    Ok(match compression(&magic[..length]) {
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+        Compression::Zstd => {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(whole)
+                .map_err(|error| ImageError::Invalid(format!("invalid zstd stream: {error}")))?;
             Box::new(decoder)
         }
-        _ => Box::new(buffered),
+        Compression::None => Box::new(whole),
     })
+}
+
+/// How content is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// Tells the compression by the first bytes.
+pub fn compression(first: &[u8]) -> Compression {
+    match first {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+        _ => Compression::None,
+    }
 }
 
 fn invalid(error: io::Error) -> ImageError {

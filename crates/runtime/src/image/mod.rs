@@ -12,6 +12,7 @@ mod reference;
 mod registry;
 mod registry_auth;
 mod registry_hosts;
+mod save;
 mod store;
 mod unpack;
 
@@ -20,6 +21,7 @@ pub use manifest::{ImageConfig, ImageProcessConfig};
 pub use pull::{PullOptions, pull_image};
 pub use reference::ImageReference;
 pub use registry::RegistryCredentials;
+pub use save::save_archive;
 pub use store::{ImageRecord, ImageStore};
 
 use std::io;

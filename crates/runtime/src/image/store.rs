@@ -71,6 +71,13 @@ pub struct ImageAddition<'a> {
     store: &'a ImageStore,
 }
 
+impl ImageAddition<'_> {
+    /// Removes what the index does not name once no pull or load is under way.
+    pub fn remove_leftovers_afterwards(&self) {
+        self.store.additions.lock().unwrap_or_else(PoisonError::into_inner).removal_waits = true;
+    }
+}
+
 impl Drop for ImageAddition<'_> {
     fn drop(&mut self) {
         let mut additions = self.store.additions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, server::Grpc};
 use tonic_prost::ProstCodec;
 
-use super::RuntimeServer;
+use super::{
+    RuntimeServer,
+    image_archives::{IMAGE_PATH, serve_image_request},
+};
 use crate::cri::types::{calls::for_each_call, *};
 
 /// The largest request.
@@ -25,6 +28,9 @@ macro_rules! dispatcher {
     })*) => {
         async fn dispatch(server: Arc<RuntimeServer>, request: Request<Incoming>) -> Response<Body> {
             let path = request.uri().path();
+            if path.starts_with(IMAGE_PATH) {
+                return serve_image_request(server, request).await;
+            }
             $(
                 $(if path == concat!("/", $service, "/", stringify!($unary)) {
                     let call = tower::service_fn(move |request: tonic::Request<$request>| {

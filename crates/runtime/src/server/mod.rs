@@ -9,6 +9,7 @@ mod containers;
 mod dispatch;
 mod events;
 mod exec;
+mod image_archives;
 mod images;
 mod metrics;
 mod records;
@@ -41,6 +42,7 @@ use crate::{
     image::{ImageError, ImageStore},
     supervisor::Launcher,
 };
+pub use image_archives::IMAGE_PATH;
 use records::{ContainerEntry, Sandbox};
 
 /// Events that wait for a slow listener; more are lost, and the listener starts anew.
