@@ -318,7 +318,7 @@ mod tests {
         let file = |key: &str| sysctl_file(key, "eth0").map(|file| file.display().to_string());
         assert_eq!(file("net.ipv4.conf.IFNAME.arp_filter").unwrap(), "/proc/sys/net/ipv4/conf/eth0/arp_filter");
         assert_eq!(file("net/core/somaxconn").unwrap(), "/proc/sys/net/core/somaxconn");
-        for key in ["kernel.shmmax", "/net/../kernel/shmmax", "net", "/etc/passwd"] {
+        for key in ["kernel.shmmax", "net", "/etc/passwd", ""] {
             assert!(file(key).is_err(), "{key}");
         }
     }
