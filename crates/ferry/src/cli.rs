@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     arguments::{DownArguments, JoinArguments, NodeArguments, StatusArguments, TokenArguments, UpArguments},
     caller::CallingUser,
-    down, image_commands, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, node_commands,
+    down, image_commands, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet_command, node_commands,
     own_runtime, screen, status, store_commands, token_commands,
     up::{self, StartArguments},
 };
@@ -48,6 +48,7 @@ enum Subcommands {
     KubeProxy(KubeProxyArguments),
     KubeScheduler(KubeSchedulerArguments),
     Kubectl(KubectlArguments),
+    Kubelet(KubeletArguments),
 }
 
 /// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
@@ -95,6 +96,15 @@ pub struct KubectlArguments {
     arguments: Vec<String>,
 }
 
+/// The node agent alone, with upstream's flags; `ferry kubelet --help` lists them
+#[derive(Clone, Debug, Args)]
+#[command(name = "kubelet", disable_help_flag = true)]
+pub struct KubeletArguments {
+    /// Upstream's flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<String>,
+}
+
 /// Runs kubectl and turns its exit code into that of the process.
 fn run_kubectl(arguments: &[String]) -> ExitCode {
     ExitCode::from(u8::try_from(kubectl::run_command(arguments)).unwrap_or(1))
@@ -115,6 +125,7 @@ pub fn main() -> ExitCode {
         Some("kube-controller-manager") => return kube_controller_manager::run_command(std::env::args().skip(1)),
         Some("kube-proxy") => return kube_proxy::run_command(std::env::args().skip(1)),
         Some("kube-scheduler") => return kube_scheduler::run_command(std::env::args().skip(1)),
+        Some("kubelet") => return kubelet_command::run_command(std::env::args().skip(1)),
         Some("kubectl") => return run_kubectl(&std::env::args().skip(1).collect::<Vec<_>>()),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
@@ -138,6 +149,7 @@ pub fn main() -> ExitCode {
         }
         Subcommands::KubeProxy(arguments) => return kube_proxy::run_command(arguments.arguments),
         Subcommands::KubeScheduler(arguments) => return kube_scheduler::run_command(arguments.arguments),
+        Subcommands::Kubelet(arguments) => return kubelet_command::run_command(arguments.arguments),
         Subcommands::Kubectl(arguments) => return run_kubectl(&arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {

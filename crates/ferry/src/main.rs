@@ -27,6 +27,8 @@ mod kube_controller_manager;
 mod kube_proxy;
 mod kube_scheduler;
 mod kubeconfig;
+#[path = "kubelet/mod.rs"]
+mod kubelet_command;
 mod local_path;
 mod log;
 mod metrics_api;

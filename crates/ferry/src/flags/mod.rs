@@ -4,7 +4,7 @@
 mod help;
 mod parsed_flags;
 
-pub use parsed_flags::ParsedFlags;
+pub use parsed_flags::{ParsedFlags, duration};
 
 /// Whether a flag does what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod serving_approver;
 mod worker;
 
 pub use bootstrap_objects::apply_bootstrap_objects;
+pub use certificate_request::{NodeCertificate, request_certificate};
 pub use discovery::ca_hash;
 pub use node_identity::node_client;
 pub use serving_approver::run_serving_approver;
