@@ -37,9 +37,21 @@ pub struct DeleteOptions {
 
 /// Reads `--cascade`.
 pub fn propagation_of(session: &Session) -> CommandResult<String> {
-    match session.flags.string("cascade").as_str() {
-        "true" | "background" => Ok("Background".to_owned()),
-        "false" | "orphan" => Ok("Orphan".to_owned()),
+    let value = session.flags.string("cascade");
+    let deprecated = |new: &str| {
+        errln!("warning: --cascade={value} is deprecated (boolean value) and can be replaced with --cascade={new}.");
+    };
+    match value.as_str() {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => {
+            deprecated("background");
+            Ok("Background".to_owned())
+        }
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => {
+            deprecated("orphan");
+            Ok("Orphan".to_owned())
+        }
+        "background" => Ok("Background".to_owned()),
+        "orphan" => Ok("Orphan".to_owned()),
         "foreground" => Ok("Foreground".to_owned()),
         other => Err(CommandError::new(format!(
             "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
@@ -79,6 +91,9 @@ pub fn run(session: &Session) -> CommandResult {
     let (select_all, has_label, has_field) =
         (builder.select_all, !builder.label_selector.is_empty(), !builder.field_selector.is_empty());
     if raw_path.is_empty() {
+        if select_all && (has_label || has_field) {
+            crate::bail!("setting 'all' parameter but found a non empty selector. ");
+        }
         check_arguments(session, &builder)?;
     }
     if !["", "name"].contains(&output.as_str()) {

@@ -10,7 +10,6 @@ use crate::{
     printers::ObjectPrinter,
     resource::{DryRun, ResourceBuilder, ResourceInfo},
     session::Session,
-    usage::usage_error,
 };
 
 /// Makes services for objects.
@@ -24,17 +23,26 @@ pub fn run(session: &Session) -> CommandResult {
     builder.arguments = session.arguments().to_vec();
     builder.flatten = true;
     builder.continue_on_error = true;
-    let infos = builder.infos(session)?;
-    if infos.len() > 1 {
-        return Err(usage_error(session, "multiple resources provided: expose only supports one resource"));
-    }
     let creator = ObjectCreator { session, namespace: builder.namespace.clone(), dry_run, printer };
-    for info in &infos {
-        let service = make_service(session, info, explicit.then_some(builder.namespace.as_str()))?;
+    let namespace = explicit.then(|| builder.namespace.clone());
+    builder.visit(session, &mut |info| {
+        let service = make_service(session, &info, namespace.as_deref())?;
         let service = apply_overrides(service, &flags.string("overrides"), &flags.string("override-type"))?;
-        creator.create(service, "services")?;
+        creator.create(service, "services")
+    })
+}
+
+/// Parses `key=value,…`.
+fn parse_label_pairs(text: &str) -> CommandResult<Value> {
+    let mut labels = json!({});
+    for pair in text.split(',') {
+        match pair.split('=').collect::<Vec<_>>().as_slice() {
+            ["", _] => crate::bail!("unexpected empty label key"),
+            [key, value] => labels[*key] = (*value).into(),
+            _ => crate::bail!("unexpected label spec: {pair}"),
+        }
     }
-    Ok(())
+    Ok(labels)
 }
 
 /// The pod selector of an object that can be exposed.
@@ -98,14 +106,7 @@ fn make_service(session: &Session, info: &ResourceInfo, namespace: Option<&str>)
                 CommandError::new(format!("couldn't retrieve selectors via --selector flag or introspection: {error}"))
             }
         })?,
-        text => {
-            let mut labels = json!({});
-            for pair in text.split(',') {
-                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                labels[key] = value.into();
-            }
-            labels
-        }
+        text => parse_label_pairs(text)?,
     };
     let headless = flags.string("cluster-ip") == "None";
     let given = flags.string("port");
@@ -126,14 +127,7 @@ fn make_service(session: &Session, info: &ResourceInfo, namespace: Option<&str>)
     };
     let labels = match flags.string("labels").as_str() {
         "" => info.object.at("metadata.labels").cloned(),
-        text => {
-            let mut labels = json!({});
-            for pair in text.split(',') {
-                let Some((key, value)) = pair.split_once('=') else { crate::bail!("unexpected label spec: {pair}") };
-                labels[key] = value.into();
-            }
-            Some(labels)
-        }
+        text => Some(parse_label_pairs(text)?),
     };
     let mut metadata = json!({"name": name});
     if let Some(namespace) = namespace {
@@ -185,7 +179,9 @@ fn service_spec(session: &Session, selector: Value, ports: &[(String, String)]) 
         ("session-affinity", "sessionAffinity"),
     ] {
         let value = flags.string(flag);
-        if !value.is_empty() {
+        // Only a balancer has that address.
+        let applies = field != "loadBalancerIP" || spec.text("type") == "LoadBalancer";
+        if !value.is_empty() && applies {
             spec[field] = value.into();
         }
     }

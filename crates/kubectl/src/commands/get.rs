@@ -119,6 +119,7 @@ fn print_tables(session: &Session, builder: &ResourceBuilder, mut result: BuildR
         result.errors.retain(|error| !error.is_not_found());
     }
     let sort = flags.string("sort-by");
+    let all_namespaced = !builder.all_namespaces && result.infos.iter().all(|info| info.mapping.namespaced);
     if !sort.is_empty() {
         sort_infos(&mut result.infos, &sort)?;
     }
@@ -127,9 +128,8 @@ fn print_tables(session: &Session, builder: &ResourceBuilder, mut result: BuildR
     let with_kind = result.infos.iter().any(|info| kinds(info) != kinds(&result.infos[0]));
     let mut writer = TabWriter::for_tables();
     let mut printer: Option<(String, TablePrinter)> = None;
-    let (mut written, mut all_namespaced) = (false, !builder.all_namespaces);
+    let mut written = false;
     for info in &result.infos {
-        all_namespaced &= info.mapping.namespaced;
         let identity = info.mapping.path("", "");
         if printer.as_ref().is_none_or(|(last, _)| *last != identity) {
             written |= flush_group(&mut writer, written && !flags.bool("no-headers"));
@@ -165,16 +165,17 @@ fn flush_group(writer: &mut TabWriter, separate: bool) -> bool {
     true
 }
 
+/// Sorts lists by a field of their own, and the rows of each by the field of their object. A list whose rows do not have the
+/// field is left out, as upstream does.
 fn sort_infos(infos: &mut Vec<ResourceInfo>, field: &str) -> CommandResult {
-    if infos.iter().any(|info| info.object.text("kind") == "Table") {
-        for info in infos {
-            if let Some(rows) = info.object.get_mut("rows").and_then(Value::as_array_mut) {
-                sort_values(rows, field, |row| row.get("object").unwrap_or(&Value::Null))?;
-            }
-        }
-        return Ok(());
+    if infos.len() > 1 {
+        sort_values(infos, field, |info| &info.object)?;
     }
-    sort_values(infos, field, |info| &info.object)
+    infos.retain_mut(|info| match info.object.get_mut("rows").and_then(Value::as_array_mut) {
+        Some(rows) => sort_values(rows, field, |row| row.get("object").unwrap_or(&Value::Null)).is_ok(),
+        None => true,
+    });
+    Ok(())
 }
 
 /// The printer of `-o` other than tables.

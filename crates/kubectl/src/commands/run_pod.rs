@@ -139,7 +139,7 @@ fn make_pod(flags: &FlagSet, restart: &str, namespace: &str) -> CommandResult<Va
     }
     for pair in flags.strings("annotations") {
         let Some((key, value)) = pair.split_once('=') else {
-            crate::bail!("unexpected annotation: {pair}");
+            crate::bail!("invalid annotations format: {pair}");
         };
         metadata["annotations"][key] = value.into();
     }
@@ -214,6 +214,8 @@ pub fn apply_overrides(object: Value, overrides: &str, kind: &str) -> CommandRes
     }
     let patch: Value = match api::yaml::parse(overrides.as_bytes()) {
         Ok(document) => document.value,
+        // The library that merges takes JSON and has one word for everything else.
+        Err(_) if ["merge", ""].contains(&kind) => crate::bail!("Invalid JSON Patch"),
         Err(error) => crate::bail!("{error}"),
     };
     let patch_type = match kind {

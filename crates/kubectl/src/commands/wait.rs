@@ -20,10 +20,9 @@ enum WaitFor {
     Path(Box<JsonPath>, Option<String>),
 }
 
-/// Waits for a condition of objects.
+/// Waits for conditions of objects, for one after the other; for the creation first.
 pub fn run(session: &Session) -> CommandResult {
     let flags = &session.flags;
-    let Some(condition_text) = flags.strings("for").pop() else { crate::bail!("unrecognized condition: []") };
     let mut printer = ObjectPrinter::from_flags(flags, "condition met")?;
     printer.set_operation("condition met");
     let mut builder = ResourceBuilder::from_session(session)?;
@@ -31,30 +30,41 @@ pub fn run(session: &Session) -> CommandResult {
     builder.flatten = true;
     builder.latest = true;
     builder.continue_on_error = true;
-    let conditions = parse_condition(&condition_text)?;
-    builder.skip_fetch = matches!(conditions, WaitFor::Delete | WaitFor::Create);
+    let conditions = flags.strings("for").iter().map(|text| parse_condition(text)).collect::<CommandResult<Vec<_>>>()?;
+    if conditions.is_empty() {
+        crate::bail!("unrecognized condition: []");
+    }
+    if flags.bool("local") && !builder.has_files() {
+        crate::bail!("{}", super::set::LOCAL_RESOURCES.trim_start_matches("error: "));
+    }
     let timeout = flags.duration("timeout");
     let deadline = WaitDeadline::after(if timeout < 0 { -1 } else { timeout });
-    if matches!(conditions, WaitFor::Create) {
-        return wait_for_creation(session, &builder, deadline, &printer);
+    let for_delete = conditions.iter().any(|condition| matches!(condition, WaitFor::Delete));
+    if conditions.iter().any(|condition| matches!(condition, WaitFor::Create)) {
+        wait_for_creation(session, &builder, deadline)?;
+    } else {
+        builder.skip_fetch = for_delete && conditions.len() == 1;
     }
     let mut result = builder.build(session)?;
-    if matches!(conditions, WaitFor::Delete) {
+    if for_delete {
         result.errors.retain(|error| !error.is_not_found());
     }
     CommandError::join(result.errors)?;
-    let mut errors = Vec::new();
-    let mut visited = 0;
+    let (mut errors, visited) = (Vec::new(), result.infos.len());
     for mut info in result.infos {
-        visited += 1;
-        match wait_for_one(session, &mut info, &conditions, deadline) {
-            Ok(true) => printer.print(&info.object)?,
-            Ok(false) => {}
-            Err(error) => errors.push(error),
+        for condition in &conditions {
+            match wait_for_one(session, &mut info, condition, deadline, timeout == 0) {
+                Ok(true) => printer.print(&info.object)?,
+                Ok(false) => {}
+                Err(error) => {
+                    errors.push(error);
+                    break;
+                }
+            }
         }
     }
     CommandError::join(errors)?;
-    if visited == 0 && !matches!(conditions, WaitFor::Delete) {
+    if visited == 0 && !for_delete {
         crate::bail!("no matching resources found");
     }
     Ok(())
@@ -78,38 +88,58 @@ fn parse_condition(text: &str) -> CommandResult<WaitFor> {
     Err(CommandError::new(format!("unrecognized condition: {}", go_quote(text))))
 }
 
+/// Splits at single equals signs; two in a row belong to the expression.
+fn split_path_input(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character == '=' && characters.peek() != Some(&'=') {
+            parts.push(String::new());
+            continue;
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push(character);
+            if character == '=' {
+                part.extend(characters.next());
+            }
+        }
+    }
+    parts
+}
+
 fn parse_path(text: &str) -> CommandResult<WaitFor> {
-    let quoted = text.trim_matches('\'');
-    let (expression, value) = match quoted.find("}=") {
-        Some(at) => (&quoted[..=at], Some(&quoted[at + 2..])),
-        None => match quoted.split_once('=').filter(|_| !quoted.starts_with('{')) {
-            Some((expression, value)) => (expression, Some(value)),
-            None => (quoted, None),
-        },
+    let parts = split_path_input(text);
+    let (expression, value) = match parts.as_slice() {
+        [expression] => (expression, None),
+        [expression, value] => (expression, Some(value.trim_matches(['\'', '"']).to_owned())),
+        _ => crate::bail!(
+            "jsonpath wait format must be --for=jsonpath='{{.status.readyReplicas}}'=3 or \
+             --for=jsonpath='{{.status.readyReplicas}}'"
+        ),
     };
-    if value == Some("") {
+    let wrong = |error: crate::jsonpath::JsonPathError| CommandError::new(error.to_string());
+    let expression = relaxed_expression(expression).map_err(wrong)?;
+    if value.as_deref() == Some("") {
         crate::bail!(
             "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{{.status.readyReplicas}}'=3"
         );
     }
-    let wrong = |error: crate::jsonpath::JsonPathError| CommandError::new(error.to_string());
-    let expression = relaxed_expression(expression).map_err(wrong)?;
+    if expression.is_empty() {
+        crate::bail!("jsonpath expression cannot be empty");
+    }
     let path = JsonPath::parse(&expression).map_err(wrong)?;
-    Ok(WaitFor::Path(Box::new(path), value.map(|value| value.trim_matches(['\'', '"']).to_owned())))
+    Ok(WaitFor::Path(Box::new(path), value))
 }
 
 fn wait_for_creation(
     session: &Session,
     builder: &ResourceBuilder,
     deadline: WaitDeadline,
-    printer: &ObjectPrinter,
 ) -> CommandResult {
-    let mut probe = builder.clone();
-    probe.skip_fetch = false;
     loop {
-        let result = probe.build(session)?;
+        let result = builder.build(session)?;
         if result.errors.is_empty() && !result.infos.is_empty() {
-            return result.infos.iter().try_for_each(|info| printer.print(&info.object));
+            return Ok(());
         }
         if let Some(error) = result.errors.into_iter().find(|error| !error.is_not_found()) {
             return Err(error);
@@ -127,12 +157,22 @@ fn wait_for_one(
     info: &mut ResourceInfo,
     condition: &WaitFor,
     deadline: WaitDeadline,
+    once: bool,
 ) -> CommandResult<bool> {
     let client = session.client()?;
+    let unmet = |info: &ResourceInfo| {
+        CommandError::new(format!("condition not met for {}/{}", info.mapping.resource, info.name))
+    };
+    if let WaitFor::Create = condition {
+        return Ok(true);
+    }
     if let WaitFor::Delete = condition {
         let (item, _) = list_single(client, info)?;
         let Some(item) = item else { return Ok(false) };
         info.object = item;
+        if once {
+            return Err(unmet(info));
+        }
         let uid = info.object.text("metadata.uid").to_owned();
         wait_for_deletion(client, info, &uid, deadline)?;
         return Ok(true);
@@ -145,6 +185,9 @@ fn wait_for_one(
                 return Ok(true);
             }
             info.object = item;
+        }
+        if once {
+            return Err(unmet(info));
         }
         if deadline.left().is_none() {
             return Err(timed_out(info));

@@ -50,10 +50,27 @@ pub fn modify_config(rules: &LoadingRules, before: &Kubeconfig, after: &Kubeconf
             change_file(&file, |config| drop(config.section_mut(section).remove(name)))?;
         }
     }
+    if before.preferences != after.preferences {
+        change_file(&rules.default_file(), |config| config.preferences.clone_from(&after.preferences))?;
+    }
     if before.extensions != after.extensions {
         change_file(&rules.default_file(), |config| config.extensions.clone_from(&after.extensions))?;
     }
     Ok(())
+}
+
+/// Makes paths relative to the entry's file where they are below its directory.
+pub fn relativize_entry(config: &mut Kubeconfig, rules: &LoadingRules, section: &'static str, name: &str) {
+    let file = entry_file(config, rules, section, name);
+    let Some(base) = std::path::absolute(&file).ok().and_then(|file| file.parent().map(Path::to_owned)) else { return };
+    let Some(entry) = config.section_mut(section).get_mut(name) else { return };
+    for field in ["certificate-authority", "client-certificate", "client-key", "tokenFile"] {
+        let Some(path) = entry.get(field).and_then(Value::as_str) else { continue };
+        if let Ok(relative) = Path::new(path).strip_prefix(&base) {
+            let relative = relative.display().to_string();
+            entry.insert(field.to_owned(), relative.into());
+        }
+    }
 }
 
 fn change_file(path: &Path, change: impl FnOnce(&mut Kubeconfig)) -> CommandResult {

@@ -7,7 +7,7 @@ use std::{
 
 use api::{Map, Value};
 
-use super::{Kubeconfig, SECTIONS, text_of};
+use super::{Kubeconfig, SECTIONS, entry_types::check_types, text_of};
 use crate::{
     errln,
     errors::{CommandError, CommandResult},
@@ -124,7 +124,11 @@ fn parse_config(bytes: &[u8]) -> CommandResult<Kubeconfig> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(Kubeconfig::default());
     }
-    let root = match parsed?.value {
+    let value = parsed?.value;
+    if value.is_object() {
+        check_types(&value)?;
+    }
+    let root = match value {
         Value::Object(root) => root,
         Value::Null => return Ok(Kubeconfig::default()),
         other => {
@@ -144,6 +148,7 @@ fn parse_config(bytes: &[u8]) -> CommandResult<Kubeconfig> {
             config.section_mut(section).entry(name).or_insert(value);
         }
     }
+    config.preferences = root.get("preferences").and_then(Value::as_object).cloned().unwrap_or_default();
     for entry in root.get("extensions").and_then(Value::as_array).into_iter().flatten() {
         let name = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         config.extensions.insert(name, entry.get("extension").cloned().unwrap_or_default());
@@ -166,6 +171,9 @@ fn merge_config(into: &mut Kubeconfig, other: Kubeconfig) {
     }
     for (name, value) in other.extensions {
         into.extensions.entry(name).or_insert(value);
+    }
+    if into.preferences.is_empty() {
+        into.preferences = other.preferences;
     }
     if into.current_context.is_empty() {
         into.current_context = other.current_context;

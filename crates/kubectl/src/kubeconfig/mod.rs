@@ -4,6 +4,7 @@
 
 mod client_config;
 mod config_files;
+mod entry_types;
 mod exec_credential;
 mod load;
 mod validate;
@@ -13,7 +14,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use api::{Map, Value};
 
 pub use client_config::{ClientSettings, ConfigOverrides, resolve_settings, select_namespace, selected_user};
-pub use config_files::{modify_config, redact_entry};
+pub use config_files::{modify_config, redact_entry, relativize_entry};
+pub use entry_types::corrupt_base64;
 pub use exec_credential::load_exec_credentials;
 pub use load::LoadingRules;
 use load::load_file;
@@ -29,6 +31,8 @@ pub struct Kubeconfig {
     pub contexts: BTreeMap<String, Map>,
     /// The current context.
     pub current_context: String,
+    /// Preferences, which nothing reads any more.
+    pub preferences: Map,
     /// Extensions by name.
     pub extensions: BTreeMap<String, Value>,
     /// The file of each entry, by section and name.
@@ -73,9 +77,24 @@ impl Kubeconfig {
         document.insert("kind".into(), "Config".into());
         document.insert("current-context".into(), self.current_context.clone().into());
         for (list, field) in SECTIONS {
-            let entry = |(name, value): (&String, &Map)| serde_json::json!({"name": name, field: value});
+            // Fields that are written even when they are empty.
+            let required: &[&str] = match list {
+                "clusters" => &["server"],
+                "contexts" => &["cluster", "user"],
+                _ => &[],
+            };
+            let entry = |(name, value): (&String, &Map)| {
+                let mut value = value.clone();
+                for field in required {
+                    value.entry((*field).to_owned()).or_insert_with(|| "".into());
+                }
+                serde_json::json!({"name": name, field: value})
+            };
             let entries: Vec<Value> = self.section(list).iter().map(entry).collect();
             document.insert(list.into(), if entries.is_empty() { Value::Null } else { entries.into() });
+        }
+        if !self.preferences.is_empty() {
+            document.insert("preferences".into(), Value::Object(self.preferences.clone()));
         }
         if !self.extensions.is_empty() {
             let entry = |(name, value): (&String, &Value)| serde_json::json!({"name": name, "extension": value});

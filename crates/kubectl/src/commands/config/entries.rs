@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::{help_error, load};
 use crate::{
-    errors::{CommandError, CommandResult},
+    errors::CommandResult,
     files::{os_error, read_file},
-    kubeconfig::modify_config,
+    kubeconfig::{modify_config, relativize_entry},
     outln,
     session::Session,
 };
@@ -41,7 +41,10 @@ fn set_file(entry: &mut Map, session: &Session, field: &str) -> CommandResult {
         entry.remove(&data);
         match path {
             path if path.is_empty() => drop(entry.remove(field)),
-            path => drop(entry.insert(field.to_owned(), path.into())),
+            path => {
+                let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
+                entry.insert(field.to_owned(), crate::files::clean_path(&path).display().to_string().into());
+            }
         }
     }
     Ok(())
@@ -82,6 +85,7 @@ pub fn run_set_cluster(session: &Session) -> CommandResult {
         entry.remove("insecure-skip-tls-verify");
     }
     set_text(entry, session, "proxy-url", "proxy-url");
+    relativize_entry(&mut changed, &rules, "clusters", name);
     modify_config(&rules, &config, &changed)?;
     outln!("Cluster {} set.", go_quote(name));
     Ok(())
@@ -94,10 +98,14 @@ pub fn run_set_context(session: &Session) -> CommandResult {
     let (rules, config) = load(session)?;
     let name = match session.arguments() {
         [] if current => config.current_context.clone(),
+        [] => crate::bail!("you must specify a non-empty context name or --current"),
         [name] if !current => name.clone(),
         [_] => crate::bail!("you cannot specify both a context name and --current"),
-        _ => return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" ")))),
+        _ => return Err(help_error(session, &format!("Unexpected args: [{}]", session.arguments().join(" ")))),
     };
+    if name.is_empty() && !current {
+        crate::bail!("you must specify a non-empty context name or --current");
+    }
     if name.is_empty() {
         crate::bail!("no current context is set");
     }
@@ -139,6 +147,11 @@ pub fn run_set_credentials(session: &Session) -> CommandResult {
     {
         crate::bail!("you must specify a --client-certificate or --client-key to embed");
     }
+    let (provider_pairs, exec_pairs) = (pairs(session, "auth-provider-arg")?, pairs(session, "exec-env")?);
+    let mode = flags.string("exec-interactive-mode");
+    if flags.changed("exec-interactive-mode") && !["IfAvailable", "Never", "Always"].contains(&mode.as_str()) {
+        crate::bail!("invalid interactive mode type, can be only IfAvailable, Never, Always");
+    }
     let (rules, config) = load(session)?;
     let mut changed = config.clone();
     let entry = changed.users.entry(name.clone()).or_default();
@@ -156,8 +169,9 @@ pub fn run_set_credentials(session: &Session) -> CommandResult {
         entry.remove("token");
         entry.remove("tokenFile");
     }
-    set_provider(entry, session)?;
-    set_exec(entry, session)?;
+    set_provider(entry, session, provider_pairs);
+    set_exec(entry, session, exec_pairs);
+    relativize_entry(&mut changed, &rules, "users", name);
     modify_config(&rules, &config, &changed)?;
     outln!("User {} set.", go_quote(name));
     Ok(())
@@ -171,43 +185,41 @@ fn pairs(session: &Session, flag: &str) -> CommandResult<Vec<(String, Option<Str
         } else if let Some(key) = text.strip_suffix('-') {
             out.push((key.to_owned(), None));
         } else {
-            return Err(CommandError::new(format!("Error: invalid argument: {text}, expected key=value")));
+            return Err(help_error(session, &format!("invalid {flag} format: {text}")));
         }
     }
     Ok(out)
 }
 
-fn set_provider(entry: &mut Map, session: &Session) -> CommandResult {
+fn set_provider(entry: &mut Map, session: &Session, changes: Vec<(String, Option<String>)>) {
     if session.flags.changed("auth-provider") {
-        match session.flags.string("auth-provider") {
-            name if name.is_empty() => drop(entry.remove("auth-provider")),
-            name => drop(entry.insert("auth-provider".into(), json!({"name": name, "config": null}))),
+        let name = session.flags.string("auth-provider");
+        if entry.get("auth-provider").is_none_or(|known| known["name"] != name.as_str()) {
+            entry.insert("auth-provider".into(), json!({"name": name, "config": {}}));
         }
     }
-    let Some(provider) = entry.get_mut("auth-provider").filter(|provider| provider.is_object()) else { return Ok(()) };
-    for (key, value) in pairs(session, "auth-provider-arg")? {
+    let Some(provider) = entry.get_mut("auth-provider").filter(|provider| provider.is_object()) else { return };
+    if !provider["config"].is_object() {
+        provider["config"] = json!({});
+    }
+    let Some(config) = provider["config"].as_object_mut() else { return };
+    for (key, value) in changes {
         match value {
-            Some(value) => provider["config"][key] = value.into(),
-            None => crate::object::remove_path(provider, &format!("config.{key}")),
+            Some(value) => drop(config.insert(key, value.into())),
+            None => drop(config.remove(&key)),
         }
     }
-    Ok(())
 }
 
-fn set_exec(entry: &mut Map, session: &Session) -> CommandResult {
+fn set_exec(entry: &mut Map, session: &Session, changes: Vec<(String, Option<String>)>) {
     let flags = &session.flags;
     if flags.changed("exec-command") {
-        match flags.string("exec-command") {
-            command if command.is_empty() => drop(entry.remove("exec")),
-            command => {
-                let exec = entry
-                    .entry("exec")
-                    .or_insert_with(|| json!({"args": null, "env": null, "provideClusterInfo": false}));
-                exec["command"] = command.into();
-            }
-        }
+        let exec = entry.entry("exec").or_insert_with(|| json!({"env": null, "provideClusterInfo": false}));
+        exec["command"] = flags.string("exec-command").into();
+        // The arguments belong to the command.
+        exec["args"] = Value::Null;
     }
-    let Some(exec) = entry.get_mut("exec").filter(|exec| exec.is_object()) else { return Ok(()) };
+    let Some(exec) = entry.get_mut("exec").filter(|exec| exec.is_object()) else { return };
     if flags.changed("exec-api-version") {
         exec["apiVersion"] = flags.string("exec-api-version").into();
     }
@@ -220,16 +232,19 @@ fn set_exec(entry: &mut Map, session: &Session) -> CommandResult {
     if flags.changed("exec-arg") {
         exec["args"] = flags.strings("exec-arg").into();
     }
-    let changes = pairs(session, "exec-env")?;
-    if !changes.is_empty() {
-        let mut variables: Vec<Value> = exec["env"].as_array().cloned().unwrap_or_default();
-        for (key, value) in changes {
-            variables.retain(|variable| variable["name"] != key.as_str());
-            if let Some(value) = value {
-                variables.push(json!({"name": key, "value": value}));
-            }
-        }
-        exec["env"] = variables.into();
+    if changes.is_empty() {
+        return;
     }
-    Ok(())
+    let mut variables: Vec<Value> = exec["env"].as_array().cloned().unwrap_or_default();
+    for (key, value) in changes {
+        let Some(value) = value else {
+            variables.retain(|variable| variable["name"] != key.as_str());
+            continue;
+        };
+        match variables.iter_mut().find(|variable| variable["name"] == key.as_str()) {
+            Some(known) => known["value"] = value.into(),
+            None => variables.push(json!({"name": key, "value": value})),
+        }
+    }
+    exec["env"] = variables.into();
 }

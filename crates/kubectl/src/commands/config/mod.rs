@@ -68,7 +68,9 @@ pub fn run_get_contexts(session: &Session) -> CommandResult {
     let (_, config) = load(session)?;
     let output = session.flags.string("output");
     if !["", "name"].contains(&output.as_str()) {
-        crate::bail!("output must be one of '' or 'name': {output}");
+        crate::bail!(
+            "--output {output} is not available in kubectl config get-contexts; resetting to default output format"
+        );
     }
     let mut errors = Vec::new();
     let mut names: Vec<String> = session.arguments().to_vec();
@@ -119,7 +121,8 @@ pub fn run_get_names(session: &Session, section: &str) -> CommandResult {
 /// `config delete-context`, `delete-cluster` and `delete-user`
 pub fn run_delete(session: &Session, section: &'static str, word: &str) -> CommandResult {
     let [name] = session.arguments() else {
-        return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" "))));
+        write_out(&help_text(session.command, &[]));
+        return Ok(());
     };
     let (rules, config) = load(session)?;
     let file = rules.default_file();
@@ -141,7 +144,7 @@ pub fn run_delete(session: &Session, section: &'static str, word: &str) -> Comma
 /// `config rename-context`
 pub fn run_rename_context(session: &Session) -> CommandResult {
     let [old, new] = session.arguments() else {
-        return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" "))));
+        return Err(help_error(session, &format!("Unexpected args: [{}]", session.arguments().join(" "))));
     };
     let (rules, config) = load(session)?;
     let file = rules.default_file();

@@ -5,7 +5,7 @@ use api::{Map, Value, json::go_quote};
 use super::{help_error, load};
 use crate::{
     errors::CommandResult,
-    kubeconfig::{Kubeconfig, modify_config},
+    kubeconfig::{Kubeconfig, corrupt_base64, modify_config},
     outln,
     session::Session,
 };
@@ -46,6 +46,9 @@ fn parse_path(config: &Kubeconfig, text: &str) -> CommandResult<Option<PropertyP
     if text == "current-context" {
         return Ok(None);
     }
+    if text == "preferences.colors" {
+        return Ok(Some(PropertyPath { section: "preferences", name: String::new(), field: "colors".to_owned() }));
+    }
     let (first, rest) = text.split_once('.').unwrap_or((text, ""));
     let sections: [(&'static str, &[&str]); 3] =
         [("clusters", &CLUSTER_FIELDS), ("users", &USER_FIELDS), ("contexts", &CONTEXT_FIELDS)];
@@ -65,6 +68,9 @@ fn parse_path(config: &Kubeconfig, text: &str) -> CommandResult<Option<PropertyP
             _ => (rest.to_owned(), String::new()),
         },
     };
+    if field.contains('.') && fields.contains(&field.split('.').next().unwrap_or_default()) {
+        crate::bail!("unable to parse one or more field values of {text}");
+    }
     if !field.is_empty() && !fields.contains(&field.split('.').next().unwrap_or_default()) {
         let what = match *section {
             "clusters" => "api.Cluster",
@@ -79,12 +85,24 @@ fn parse_path(config: &Kubeconfig, text: &str) -> CommandResult<Option<PropertyP
 /// `config set`
 pub fn run_set(session: &Session) -> CommandResult {
     let [path, value] = session.arguments() else {
-        return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" "))));
+        return Err(help_error(session, &format!("Unexpected args: [{}]", session.arguments().join(" "))));
     };
+    if value.is_empty() {
+        crate::bail!("you cannot use set to unset a property");
+    }
+    if path.is_empty() {
+        crate::bail!("you must specify a property");
+    }
     let (rules, config) = load(session)?;
     let mut changed = config.clone();
     match parse_path(&config, path)? {
         None => changed.current_context.clone_from(value),
+        Some(property) if property.section == "preferences" => {
+            let Some(new) = parse_bool(value) else {
+                crate::bail!("strconv.ParseBool: parsing {}: invalid syntax", go_quote(value));
+            };
+            changed.preferences.insert(property.field, new.into());
+        }
         Some(property) => {
             if property.field.is_empty() {
                 crate::bail!("unable to set a struct to a value");
@@ -92,15 +110,17 @@ pub fn run_set(session: &Session) -> CommandResult {
             let entry = changed.section_mut(property.section).entry(property.name).or_insert_with(Map::new);
             let boolean = ["insecure-skip-tls-verify", "disable-compression"].contains(&property.field.as_str());
             let new: Value = match value.as_str() {
-                "true" if boolean => true.into(),
-                "false" if boolean => false.into(),
+                text if boolean && parse_bool(text).is_some() => parse_bool(text).into(),
                 _ if boolean => crate::bail!("strconv.ParseBool: parsing {}: invalid syntax", go_quote(value)),
                 text if property.field.ends_with("-data") && !session.flags.bool("set-raw-bytes") => {
-                    use base64::Engine;
-                    if base64::engine::general_purpose::STANDARD.decode(text).is_err() {
-                        crate::bail!("error decoding the value: illegal base64 data");
+                    if let Some(at) = corrupt_base64(text) {
+                        crate::bail!("error decoding input value: illegal base64 data at input byte {at}");
                     }
                     text.into()
+                }
+                text if property.field.ends_with("-data") => {
+                    use base64::Engine;
+                    base64::engine::general_purpose::STANDARD.encode(text).into()
                 }
                 text => text.into(),
             };
@@ -119,21 +139,22 @@ pub fn run_set(session: &Session) -> CommandResult {
 /// `config unset`
 pub fn run_unset(session: &Session) -> CommandResult {
     let [path] = session.arguments() else {
-        return Err(help_error(session, &format!("unexpected args: [{}]", session.arguments().join(" "))));
+        return Err(help_error(session, &format!("Unexpected args: [{}]", session.arguments().join(" "))));
     };
     let (rules, config) = load(session)?;
     let mut changed = config.clone();
     match parse_path(&config, path)? {
         None => changed.current_context.clear(),
+        Some(property) if property.section == "preferences" => drop(changed.preferences.remove(&property.field)),
         Some(property) if property.name.is_empty() => changed.section_mut(property.section).clear(),
         Some(property) => {
             let entries = changed.section_mut(property.section);
-            let Some(entry) = entries.get_mut(&property.name) else {
-                crate::bail!("current map key `{}` is invalid", property.name);
-            };
             if property.field.is_empty() {
                 entries.remove(&property.name);
             } else {
+                let Some(entry) = entries.get_mut(&property.name) else {
+                    crate::bail!("current map key `{}` is invalid", property.name);
+                };
                 let mut object = Value::Object(std::mem::take(entry));
                 crate::object::remove_path(&mut object, &property.field);
                 if let Value::Object(map) = object {
@@ -145,4 +166,13 @@ pub fn run_unset(session: &Session) -> CommandResult {
     modify_config(&rules, &config, &changed)?;
     outln!("Property {} unset.", go_quote(path));
     Ok(())
+}
+
+/// Parses a boolean as Go does.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
 }

@@ -18,6 +18,9 @@ use crate::{
 pub fn run(session: &Session) -> CommandResult {
     check_no_arguments(session)?;
     let flags = &session.flags;
+    if !flags.bool("merge") && session.loading_rules().explicit.is_none() {
+        crate::bail!("if merge==false a precise file must be specified");
+    }
     let (rules, mut config) = load(session)?;
     let minify = flags.bool("minify");
     let context = flags.string("context");

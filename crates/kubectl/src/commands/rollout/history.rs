@@ -50,19 +50,25 @@ pub fn run(session: &Session) -> CommandResult {
 }
 
 fn show_history(session: &Session, info: &ResourceInfo, revision: i64, printer: &ObjectPrinter) -> CommandResult {
-    let revisions = load_revisions(session, info)?;
+    let revisions = load_revisions(session, info, ("history", "history viewer"))?;
     if !printer.is_message() {
-        let chosen = if revision > 0 { revisions.get(&revision).cloned() } else { revisions.into_values().next_back() };
-        let Some(chosen) = chosen else { crate::bail!("unable to find the specified revision") };
+        if revision == 0 {
+            return revisions.values().try_for_each(|revision| printer.print(&revision.object));
+        }
+        let Some(chosen) = revisions.get(&revision) else { crate::bail!("unable to find the specified revision") };
         return printer.print(&chosen.object);
     }
-    if revision > 0 {
+    if revision > 0 && !revisions.is_empty() {
         let Some(chosen) = revisions.get(&revision) else { crate::bail!("unable to find the specified revision") };
         outln!("{} with revision #{revision}", name_line(&info.object));
         write_out(&format!("{}\n", describe_template(&template_with_cause(chosen))));
         return Ok(());
     }
-    outln!("{} ", name_line(&info.object));
+    if revision > 0 {
+        outln!("{} with revision #{revision}", name_line(&info.object));
+    } else {
+        outln!("{} ", name_line(&info.object));
+    }
     if revisions.is_empty() {
         outln!("No rollout history found.");
         return Ok(());
@@ -91,18 +97,24 @@ fn template_with_cause(revision: &RolloutRevision) -> Value {
     template
 }
 
-/// The revisions of a Deployment, DaemonSet or StatefulSet, by number.
-pub fn load_revisions(session: &Session, info: &ResourceInfo) -> CommandResult<BTreeMap<i64, RolloutRevision>> {
-    match info.mapping.kind.as_str() {
+/// The revisions of a Deployment, DaemonSet or StatefulSet, by number; the words are those of the error about other kinds.
+pub fn load_revisions(
+    session: &Session,
+    info: &ResourceInfo,
+    (what, helper): (&str, &str),
+) -> CommandResult<BTreeMap<i64, RolloutRevision>> {
+    const KNOWN: [&str; 5] = ["ReplicaSet", "ReplicationController", "Pod", "Job", "CronJob"];
+    let (group, kind) = (&info.mapping.group, info.mapping.kind.as_str());
+    let shown = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+    match kind {
         "Deployment" => replica_sets(session, info),
         "DaemonSet" | "StatefulSet" => controller_revisions(session, info),
-        kind => crate::bail!(
-            "no history viewer has been implemented for {}",
-            api::json::go_quote(&if info.mapping.group.is_empty() {
-                kind.to_owned()
-            } else {
-                format!("{kind}.{}", info.mapping.group)
-            })
+        _ if KNOWN.contains(&kind) => {
+            crate::bail!("no {helper} has been implemented for {}", api::json::go_quote(&shown))
+        }
+        _ => crate::bail!(
+            "error retrieving {what} for {}, no visitor method exists for {{{group} {kind}}}",
+            api::json::go_quote(&shown)
         ),
     }
 }

@@ -36,11 +36,10 @@ fn undo_one(session: &Session, info: &ResourceInfo, dry_run: DryRun, printer: &O
     if to < 0 {
         crate::bail!("unable to find specified revision {to} in history");
     }
-    let revisions = load_revisions(session, info)
-        .map_err(|error| CommandError::new(error.to_string().replace("history viewer", "rollbacker")))?;
+    let revisions = load_revisions(session, info, ("rollbacker", "rollbacker"))?;
     let is_deployment = info.mapping.kind == "Deployment";
+    let chosen = choose(info, &revisions, to)?;
     if dry_run == DryRun::Client {
-        let chosen = choose(&revisions, to)?;
         outln!("{} {} (dry run)", name_line(&info.object), describe_template(&chosen.template));
         return Ok(());
     }
@@ -49,7 +48,6 @@ fn undo_one(session: &Session, info: &ResourceInfo, dry_run: DryRun, printer: &O
             "you cannot rollback a paused deployment; resume it first with 'kubectl rollout resume' and try again"
         );
     }
-    let chosen = choose(&revisions, to)?;
     let operation = if is_same(info, chosen) {
         let number =
             revisions.iter().find(|(_, revision)| std::ptr::eq(*revision, chosen)).map_or(0, |(number, _)| *number);
@@ -61,14 +59,25 @@ fn undo_one(session: &Session, info: &ResourceInfo, dry_run: DryRun, printer: &O
     printer.print_as(&info.object, &format!("{operation}{}", dry_run.suffix()))
 }
 
-fn choose(revisions: &std::collections::BTreeMap<i64, RolloutRevision>, to: i64) -> CommandResult<&RolloutRevision> {
+fn choose<'a>(
+    info: &ResourceInfo,
+    revisions: &'a std::collections::BTreeMap<i64, RolloutRevision>,
+    to: i64,
+) -> CommandResult<&'a RolloutRevision> {
     if to > 0 {
         return revisions
             .get(&to)
             .ok_or_else(|| CommandError::new(format!("unable to find specified revision {to} in history")));
     }
     // The one before the latest.
-    revisions.values().rev().nth(1).ok_or_else(|| CommandError::new("no rollout history found"))
+    revisions.values().rev().nth(1).ok_or_else(|| {
+        CommandError::new(match info.mapping.kind.as_str() {
+            "Deployment" => {
+                format!("no rollout history found for deployment {}", api::json::go_quote(&info.name))
+            }
+            _ => "no last revision to roll back to".to_owned(),
+        })
+    })
 }
 
 fn without_hash(template: &Value) -> Value {

@@ -25,7 +25,8 @@ use crate::{
     session::Session,
 };
 
-const LOCAL_RESOURCES: &str = "error: you must specify resources by --filename when --local is set.
+/// The error about resources that are no files, with `--local`.
+pub const LOCAL_RESOURCES: &str = "error: you must specify resources by --filename when --local is set.
 Example resource specifications include:
    '-f rsrc.yaml'
    '--filename=rsrc.json'";
@@ -131,7 +132,11 @@ pub fn pod_spec_mut(object: &mut Value) -> CommandResult<&mut Value> {
         "Deployment" | "ReplicaSet" | "ReplicationController" | "DaemonSet" | "StatefulSet" | "Job" => {
             "/spec/template/spec"
         }
-        _ => crate::bail!("the object is not a pod or does not have a pod template: {kind}"),
+        _ => {
+            let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+            let version = version.rsplit('/').next().unwrap_or_default();
+            crate::bail!("the object is not a pod or does not have a pod template: *{version}.{kind}")
+        }
     };
     object.pointer_mut(path).ok_or_else(|| CommandError::new("the object does not have a pod template"))
 }
