@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use ferry_tests::{TestCluster, TestHost, eventually, skip_reason};
+use ferry_tests::{TestCluster, TestHost, eventually, run_command, skip_reason};
 use serde_json::Value;
 
 use crate::restart::containers;
@@ -40,6 +40,7 @@ fn pods_run_without_another_daemon() {
 
     check_commands(&cluster, before[0]["metadata"]["name"].as_str().expect("a name"));
     check_exits(&cluster);
+    check_port_forward(&cluster, before[0]["metadata"]["name"].as_str().expect("a name"));
 
     cluster.host.end_ferry("-9");
     assert!(cluster.http(&address).is_ok(), "containers answer without ferry");
@@ -77,6 +78,18 @@ fn check_commands(cluster: &TestCluster, pod: &str) {
         told if told.code == 0 => Ok(()),
         told => Err(told.stderr),
     });
+}
+
+/// One port-forward serves requests one after the other.
+fn check_port_forward(cluster: &TestCluster, pod: &str) {
+    let script = format!(
+        "exec 4< <(exec kubectl port-forward {pod} :80); forward=$!; read -r line <&4; port=${{line#*:}}; port=${{port%% *}}
+         for i in 1 2 3; do
+           exec 3<>/dev/tcp/127.0.0.1/$port; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3; exec 3>&-; sleep 0.5
+         done; kill $forward"
+    );
+    let told = run_command(&mut cluster.prepared("bash", &["-c", &script]), None).expect_success();
+    assert_eq!(told.matches("200 OK").count(), 3, "{told}");
 }
 
 /// Exit codes, messages and reasons of containers that end.

@@ -159,11 +159,22 @@ fn accept_stream(server: Arc<RuntimeServer>, mut request: Request<Incoming>) -> 
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(upgraded) = upgraded.await else { return };
-        let streams = spdy::serve_connection(TokioIo::new(upgraded));
+        let (streams, open) = spdy::serve_connection(TokioIo::new(upgraded));
         match wanted {
-            StreamRequest::Exec(request) => remote_command::run_exec(&server, request, protocol, streams).await,
-            StreamRequest::Attach(request) => remote_command::run_attach(&server, request, protocol, streams).await,
-            StreamRequest::PortForward(request) => port_forward::forward_ports(&server, &request, streams).await,
+            StreamRequest::Exec(request) => {
+                // The client sees the end of the command by the end of the connection.
+                drop(open);
+                remote_command::run_exec(&server, request, protocol, streams).await;
+            }
+            StreamRequest::Attach(request) => {
+                drop(open);
+                remote_command::run_attach(&server, request, protocol, streams).await;
+            }
+            // Between two connections to ports there are no streams.
+            StreamRequest::PortForward(request) => {
+                port_forward::forward_ports(&server, &request, streams).await;
+                drop(open);
+            }
         }
     });
     let mut response = refuse(StatusCode::SWITCHING_PROTOCOLS, "");

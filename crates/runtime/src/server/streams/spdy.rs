@@ -64,15 +64,21 @@ impl SpdyWriter {
     }
 }
 
+/// Keeps a connection open while it has no streams.
+pub struct OpenConnection {
+    _frames: mpsc::Sender<Bytes>,
+}
+
 /// Serves a connection: new streams come from the returned channel, which ends with the connection. Both tasks end when
-/// the connection does, or when nobody writes or listens any more.
-pub fn serve_connection<C>(connection: C) -> mpsc::Receiver<SpdyStream>
+/// the connection does, or when nobody writes or listens any more and the [`OpenConnection`] is dropped.
+pub fn serve_connection<C>(connection: C) -> (mpsc::Receiver<SpdyStream>, OpenConnection)
 where
     C: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (reader, mut writer) = tokio::io::split(connection);
     let (frames, mut outgoing) = mpsc::channel::<Bytes>(WAITING);
     let (streams, opened) = mpsc::channel(WAITING);
+    let open = OpenConnection { _frames: frames.clone() };
     tokio::spawn(async move {
         while let Some(frame) = outgoing.recv().await {
             if writer.write_all(&frame).await.is_err() {
@@ -87,7 +93,7 @@ where
             tracing::debug!(%error, "container runtime: stream ended");
         }
     });
-    opened
+    (opened, open)
 }
 
 async fn read_frames(
