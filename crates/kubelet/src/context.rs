@@ -16,7 +16,7 @@ pub use crate::pod_metadata::{
     container_reference, format_pod, pod_name, pod_namespace, pod_reference, pod_uid, time_from_nanos,
 };
 use crate::{
-    admission::PodAdmission, config_objects::ObjectCaches, eviction::EvictionState, pod_dns::ClusterDns,
+    admission::PodAdmission, config_objects::ObjectCaches, eviction_state::EvictionState, pod_dns::ClusterDns,
     pod_manager::PodManager, probe_metrics::ProbeCounts, resources::NodeResources, runtime_status::PodRuntimeStatus,
     settings::KubeletSettings,
 };

@@ -140,7 +140,7 @@ mod tests {
         .unwrap();
         let read = |path: &str| read_env_file(&volume, Path::new(path), "A");
         assert_eq!(read("file").unwrap(), "2");
-        assert_eq!(read("../volume/file").unwrap_err().to_string().contains("failed to open"), true);
+        assert!(read("../volume/file").unwrap_err().to_string().contains("failed to open"));
         assert!(read("link").is_err() && read("pipe").is_err() && read("absent").is_err());
     }
 }

@@ -17,7 +17,7 @@ use sys::cgroup::CgroupManager;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use eviction::{EvictionSettings, EvictionSignal, EvictionThreshold, ThresholdValue};
+pub use eviction_thresholds::{EvictionSettings, EvictionSignal, EvictionThreshold, ThresholdValue};
 pub use pod_dns::ClusterDns;
 pub use settings::{ImageGcSettings, KubeletSettings, StaticPodSettings};
 
@@ -42,6 +42,8 @@ mod debug_pages;
 mod env_file;
 mod environment;
 mod eviction;
+mod eviction_state;
+mod eviction_thresholds;
 mod grace_period;
 mod handlers;
 mod hooks;
@@ -181,7 +183,7 @@ async fn run_components(
         node: SharedInformer::start(Api::all(client.clone()), this_node, shutdown.clone()),
         recorder: EventRecorder::new(client.clone(), "kubelet", Some(&config.node_name)),
         pods: PodManager::new(SharedInformer::start(Api::all(client.clone()), own, shutdown.clone())),
-        evictions: eviction::EvictionState::default(),
+        evictions: eviction_state::EvictionState::default(),
         probe_counts: probe_metrics::ProbeCounts::default(),
         settings: settings.clone(),
         wakes,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 
-use crate::{eviction::EvictionSignal, resources::NodeResources, settings::KubeletSettings};
+use crate::{eviction_thresholds::EvictionSignal, resources::NodeResources, settings::KubeletSettings};
 
 /// The Kubernetes version that this kubelet reports.
 const VERSION: &str = "v1.36.4";

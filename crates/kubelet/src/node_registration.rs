@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     context::KubeletContext,
-    eviction::NodePressure,
+    eviction_thresholds::NodePressure,
     machine_info::{MachineInfo, go_architecture},
     resources::NodeResources,
     status_writer::has_status_code,

@@ -99,11 +99,14 @@ pub struct ObjectUser {
     pub changes: Arc<ObjectChanges>,
 }
 
-/// The watched objects of one kind, by namespace and name.
+/// Watched objects by namespace and name.
+type WatchedObjects<K> = HashMap<(String, String), Arc<WatchedObject<K>>>;
+
+/// The watched objects of one kind.
 pub struct ObjectCache<K> {
     client: Client,
     shutdown: CancellationToken,
-    objects: Mutex<HashMap<(String, String), Arc<WatchedObject<K>>>>,
+    objects: Mutex<WatchedObjects<K>>,
 }
 
 struct WatchedObject<K> {
@@ -166,7 +169,7 @@ impl<K: ConfigObject> ObjectCache<K> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn lock_objects(&self) -> MutexGuard<'_, HashMap<(String, String), Arc<WatchedObject<K>>>> {
+    fn lock_objects(&self) -> MutexGuard<'_, WatchedObjects<K>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,6 +23,7 @@ use crate::{
     admission::AdmissionRejection,
     blocking::run_blocking,
     context::{self, KubeletContext},
+    eviction,
     pod_manager::is_static_pod,
     pod_status, pod_termination,
     pod_worker::{PodUpdate, PodWorker},
@@ -141,6 +142,9 @@ impl PodWorkers {
     fn admit_pod(&mut self, pod: &Pod) -> Option<AdmissionRejection> {
         if pod_status::is_terminal(pod) {
             return None;
+        }
+        if let Some(rejection) = eviction::check_pressure(&self.kubelet.evictions, pod) {
+            return Some(rejection);
         }
         let node = self.kubelet.node.list().into_iter().next();
         self.kubelet.lock_admission().admit_pod(pod, node.as_deref()).err()

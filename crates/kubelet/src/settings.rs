@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::Taint;
 
-use crate::eviction::EvictionSettings;
+use crate::eviction_thresholds::EvictionSettings;
 
 /// Settings of the node.
 #[derive(Clone, Debug)]

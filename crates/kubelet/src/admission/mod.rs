@@ -100,7 +100,7 @@ impl PodAdmission {
 }
 
 /// Whether an earlier run of this kubelet has admitted the pod.
-fn was_admitted_before(pod: &Pod) -> bool {
+pub fn was_admitted_before(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let started = status.is_some_and(|status| status.start_time.is_some());
     let pending = status.and_then(|status| status.phase.as_deref()).is_none_or(|phase| phase == "Pending");

@@ -5,80 +5,61 @@
 //! removed if the disk is short, and if that is not enough, one pod is evicted in each round.
 
 mod ranking;
-mod thresholds;
 mod usage;
-
-pub use thresholds::{EvictionSettings, EvictionSignal, EvictionThreshold, NodePressure, ThresholdValue};
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Pod;
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
-use self::{
-    thresholds::{Observations, binary_quantity},
-    usage::{PodUsage, measure_pods, observe_node},
-};
+use self::usage::{PodUsage, measure_pods, observe_node};
 use crate::{
+    admission::{AdmissionRejection, was_admitted_before},
     blocking::run_blocking,
     context::{self, KubeletContext, pod_uid},
+    eviction_state::{Eviction, EvictionState},
+    eviction_thresholds::{
+        EvictionSettings, EvictionSignal, EvictionThreshold, NodePressure, Observations, binary_quantity,
+    },
     grace_period,
     image_gc::ImageGarbageCollector,
-    pod_status::is_terminal,
+    pod_status::{EVICTED, is_terminal},
+    resources::{QosClass, pod_qos_class},
 };
 
+/// Taint of nodes that are short of memory.
+const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 /// Interval between measurements.
 const MONITORING_INTERVAL: Duration = Duration::from_secs(10);
 /// Grace period of pods that a hard threshold evicts.
 const IMMEDIATE_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// The end of a pod that the kubelet has decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// Human-readable message.
-    pub message: String,
-    /// The grace period of its containers.
-    pub grace_period: Duration,
-}
-
-/// The pods that are being evicted, by uid, and the pressure of the node.
-pub struct EvictionState {
-    evictions: Mutex<HashMap<String, Eviction>>,
-    pressure: watch::Sender<BTreeSet<NodePressure>>,
-}
-
-impl Default for EvictionState {
-    fn default() -> Self {
-        Self { evictions: Mutex::default(), pressure: watch::Sender::new(BTreeSet::new()) }
+/// Rejects a new pod while the node is short of a resource: all but critical pods if the disk or process ids are short, and
+/// BestEffort pods that do not tolerate it if memory alone is.
+pub fn check_pressure(state: &EvictionState, pod: &Pod) -> Option<AdmissionRejection> {
+    let pressure = state.pressure();
+    if pressure.is_empty() || ranking::is_critical_pod(pod) || was_admitted_before(pod) {
+        return None;
     }
-}
-
-impl EvictionState {
-    /// Returns the eviction of a pod.
-    pub fn find(&self, uid: &str) -> Option<Eviction> {
-        self.evictions.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned()
+    let spec = pod.spec.as_ref()?;
+    if pressure.iter().eq([&NodePressure::Memory]) {
+        let tolerates = spec.tolerations.iter().flatten().any(|toleration| {
+            let key = toleration.key.as_deref().unwrap_or_default();
+            let effect = toleration.effect.as_deref().unwrap_or_default();
+            (key.is_empty() || key == MEMORY_PRESSURE_TAINT) && (effect.is_empty() || effect == "NoSchedule")
+        });
+        if tolerates || pod_qos_class(spec) != QosClass::BestEffort {
+            return None;
+        }
     }
-
-    /// Forgets a pod that has ended.
-    pub fn release_pod(&self, uid: &str) {
-        self.evictions.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-
-    /// Follows the pressure of the node.
-    pub fn watch_pressure(&self) -> watch::Receiver<BTreeSet<NodePressure>> {
-        self.pressure.subscribe()
-    }
-
-    /// Evicts a pod; returns whether it is new.
-    fn evict(&self, uid: &str, eviction: Eviction) -> bool {
-        let mut evictions = self.evictions.lock().unwrap_or_else(PoisonError::into_inner);
-        evictions.insert(uid.into(), eviction).is_none()
-    }
+    let names: Vec<&str> = pressure.iter().map(|pressure| pressure.condition_type()).collect();
+    let message = format!("The node had condition: [{}]. ", names.join(" "));
+    Some(AdmissionRejection { reason: EVICTED.into(), message })
 }
 
 /// The eviction manager.
@@ -174,11 +155,7 @@ impl EvictionManager {
         let period = self.settings.pressure_transition_period;
         self.last_seen.retain(|_, seen| now.duration_since(*seen) < period || *seen == now);
         let pressure: BTreeSet<NodePressure> = self.last_seen.keys().copied().collect();
-        self.kubelet.evictions.pressure.send_if_modified(|old| {
-            let changed = *old != pressure;
-            *old = pressure;
-            changed
-        });
+        self.kubelet.evictions.set_pressure(pressure);
         due
     }
 
@@ -274,7 +251,8 @@ fn eviction_message(pod: &Pod, usage: &PodUsage, threshold: &EvictionThreshold, 
 mod tests {
     use serde_json::json;
 
-    use super::{thresholds::Observation, *};
+    use super::*;
+    use crate::eviction_thresholds::{Observation, ThresholdValue};
 
     #[test]
     fn message_names_resource_limit_and_containers() {
@@ -288,6 +266,22 @@ mod tests {
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Ki. Container c was using 10Mi, \
              request is 0, has larger consumption of memory. "
         );
+    }
+
+    #[test]
+    fn node_under_pressure_takes_no_new_pods() {
+        let state = EvictionState::default();
+        let pod = |spec| serde_json::from_value::<Pod>(json!({ "spec": spec })).unwrap();
+        let best_effort = pod(json!({ "containers": [{ "name": "c" }] }));
+        let requests = json!({ "requests": { "memory": "1Mi" } });
+        let burstable = pod(json!({ "containers": [{ "name": "c", "resources": requests }] }));
+        let rejected = |pod: &Pod| check_pressure(&state, pod).map(|rejection| rejection.message);
+        assert_eq!(rejected(&best_effort), None);
+        state.set_pressure([NodePressure::Memory].into());
+        assert_eq!(rejected(&best_effort).as_deref(), Some("The node had condition: [MemoryPressure]. "));
+        assert_eq!(rejected(&burstable), None);
+        state.set_pressure([NodePressure::Disk].into());
+        assert_eq!(rejected(&burstable).as_deref(), Some("The node had condition: [DiskPressure]. "));
     }
 
     #[tokio::test(start_paused = true)]

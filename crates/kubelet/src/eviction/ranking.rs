@@ -2,8 +2,9 @@
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use super::{thresholds::EvictionSignal, usage::PodUsage};
+use super::usage::PodUsage;
 use crate::{
+    eviction_thresholds::EvictionSignal,
     pod_manager::{is_mirror_pod, is_static_pod},
     quantity,
     resources::pod_requests,

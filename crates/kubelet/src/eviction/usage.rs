@@ -5,9 +5,9 @@ use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::Path};
 use k8s_openapi::api::core::v1::Pod;
 use runtime::cri::types::ContainerStats;
 
-use super::thresholds::{EvictionSignal, Observation, Observations};
 use crate::{
     context::{KubeletContext, pod_uid},
+    eviction_thresholds::{EvictionSignal, Observation, Observations},
     resource_metrics::NodeUsage,
     runtime_status::labels,
     volumes::PodDir,

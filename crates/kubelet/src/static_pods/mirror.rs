@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Delay before failed writes are repeated.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Keeps the mirror pods for ever.
 pub async fn run_mirror_pods(kubelet: &KubeletContext) {

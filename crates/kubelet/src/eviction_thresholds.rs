@@ -75,6 +75,17 @@ pub enum NodePressure {
     Pid,
 }
 
+impl NodePressure {
+    /// Returns the type of the condition.
+    pub fn condition_type(self) -> &'static str {
+        match self {
+            Self::Memory => "MemoryPressure",
+            Self::Disk => "DiskPressure",
+            Self::Pid => "PIDPressure",
+        }
+    }
+}
+
 /// An amount, or a part of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ThresholdValue {
