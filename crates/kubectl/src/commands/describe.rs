@@ -28,8 +28,11 @@ pub fn run(session: &Session) -> CommandResult {
     builder.latest = true;
     builder.continue_on_error = true;
     builder.chunk_size = flags.int("chunk-size");
-    let context = DescribeContext { session, show_events: flags.bool("show-events") };
     let result = builder.build(session)?;
+    // Events are for one object, unless the flag asks for them.
+    let several = !result.errors.is_empty() || result.infos.len() > 1;
+    let show_events = flags.bool("show-events") && (!several || flags.changed("show-events"));
+    let context = DescribeContext { session, show_events };
     if result.infos.is_empty() && !result.errors.is_empty() {
         if result.errors.iter().all(CommandError::is_not_found) && session.arguments().len() == 2 {
             return describe_matching(&context, &builder, result.errors);
@@ -68,7 +71,6 @@ fn describe_matching(context: &DescribeContext, builder: &ResourceBuilder, error
     let mut all = builder.clone();
     let prefix = all.arguments.pop().unwrap_or_default();
     let infos = all.build(context.session)?.infos;
-    let context = &DescribeContext { session: context.session, show_events: false };
     let mut found = false;
     for info in infos.iter().filter(|info| name_of(&info.object).starts_with(&prefix)) {
         found = true;

@@ -43,33 +43,57 @@ fn push_content(out: &mut Description, level: usize, value: &Value, path: &str) 
 
 /// `apiVersion` becomes `API Version`.
 fn label_of(field: &str) -> String {
-    if field.contains(|c: char| !c.is_alphabetic()) {
+    if field.contains(|c: char| !c.is_alphabetic() && c != '-') {
         return field.to_owned();
     }
-    let mut words: Vec<String> = Vec::new();
-    let characters: Vec<char> = field.chars().collect();
-    for (at, c) in characters.iter().enumerate() {
-        let previous = at.checked_sub(1).map(|at| characters[at]);
-        let starts = match previous {
-            None => true,
-            Some(previous) => {
-                let next_lower = characters.get(at + 1).is_some_and(|next| next.is_lowercase());
-                c.is_uppercase() && (!previous.is_uppercase() || next_lower) || c.is_numeric() != previous.is_numeric()
-            }
-        };
-        match words.last_mut() {
-            Some(word) if !starts => word.push(*c),
-            _ => words.push(c.to_string()),
-        }
-    }
-    let label = |word: String| match word.to_lowercase().as_str() {
-        upper @ ("api" | "url" | "uid" | "osb" | "guid") => upper.to_uppercase(),
-        _ => {
+    let label = |word: String| match word.to_uppercase().as_str() {
+        acronym @ ("API" | "URL" | "UID" | "GUID") => acronym.to_owned(),
+        _ if word.to_lowercase() == word => {
             let mut characters = word.chars();
             characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
         }
+        _ => word,
     };
-    words.into_iter().map(label).collect::<Vec<String>>().join(" ")
+    merge_acronyms(split_words(field)).into_iter().map(label).collect::<Vec<String>>().join(" ")
+}
+
+/// Splits where letters change from lower to upper case, and before the last capital of several.
+fn split_words(field: &str) -> Vec<String> {
+    let class = |c: char| match c {
+        c if c.is_lowercase() => 1,
+        c if c.is_uppercase() => 2,
+        _ => 3,
+    };
+    let mut words: Vec<(i32, String)> = Vec::new();
+    for c in field.chars() {
+        match words.last_mut() {
+            Some((kind, word)) if *kind == class(c) => word.push(c),
+            _ => words.push((class(c), c.to_string())),
+        }
+    }
+    for at in 0..words.len().saturating_sub(1) {
+        if words[at].0 == 2
+            && words[at + 1].0 == 1
+            && let Some(capital) = words[at].1.pop()
+        {
+            words[at + 1].1.insert(0, capital);
+        }
+    }
+    words.into_iter().map(|(_, word)| word).filter(|word| !word.is_empty()).collect()
+}
+
+/// Joins capitals with the word after them, so that `URLs` stays one word.
+fn merge_acronyms(words: Vec<String>) -> Vec<String> {
+    let mut merged = Vec::new();
+    let mut rest = words.into_iter().peekable();
+    while let Some(word) = rest.next() {
+        let capitals = word.len() >= 2 && word.chars().all(|c| !c.is_alphabetic() || c.is_uppercase());
+        match rest.next_if(|next| capitals && next.starts_with(char::is_uppercase)) {
+            Some(next) => merged.push(word + &next),
+            None => merged.push(word),
+        }
+    }
+    merged
 }
 
 #[cfg(test)]
@@ -80,6 +104,8 @@ mod tests {
     fn labels_are_split_at_capitals() {
         assert_eq!(label_of("apiVersion"), "API Version");
         assert_eq!(label_of("creationTimestamp"), "Creation Timestamp");
-        assert_eq!(label_of("my-key"), "my-key");
+        assert_eq!(label_of("nonResourceURLs"), "Non Resource URLs");
+        assert_eq!(label_of("my-key"), "My - Key");
+        assert_eq!(label_of("a.b"), "a.b");
     }
 }

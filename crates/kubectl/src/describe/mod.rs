@@ -1,5 +1,6 @@
 //! `kubectl describe`: texts about objects, with a describer per kind and a general one for all others.
 
+mod address;
 mod autoscaling;
 mod config_kinds;
 mod container;
@@ -87,8 +88,11 @@ pub fn describe_object(context: &DescribeContext, info: &ResourceInfo) -> Comman
         ("networking.k8s.io", "Ingress") => network::ingress(context, &mut out, object),
         ("networking.k8s.io", "IngressClass") => network::ingress_class(context, &mut out, object),
         ("networking.k8s.io", "NetworkPolicy") => network::network_policy(&mut out, object),
+        ("networking.k8s.io", "IPAddress") => address::ip_address(context, &mut out, object),
+        ("networking.k8s.io", "ServiceCIDR") => address::service_cidr(context, &mut out, object),
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(context, &mut out, object),
         ("storage.k8s.io", "StorageClass") => storage::storage_class(context, &mut out, object),
+        ("storage.k8s.io", "VolumeAttributesClass") => storage::attributes_class(context, &mut out, object),
         ("storage.k8s.io", "CSINode") => storage::csi_node(context, &mut out, object),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => policy::role(&mut out, object),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => policy::role_binding(&mut out, object),

@@ -61,12 +61,7 @@ pub fn describe_service(context: &DescribeContext, out: &mut Description, servic
     if !service.list("spec.loadBalancerSourceRanges").is_empty() {
         out.field(0, "LoadBalancer Source Ranges", &join_or_none(service.list("spec.loadBalancerSourceRanges"), ","));
     }
-    if context.show_events {
-        let events = super::find_events(context.session, service);
-        if !events.is_empty() {
-            super::push_events(out, &events);
-        }
-    }
+    context.events(out, service);
 }
 
 fn ingress_text(entry: &Value) -> String {

@@ -138,6 +138,15 @@ fn requirement_text(requirement: &Value) -> String {
     format!("{} {operator}{suffix}", requirement.text("key"))
 }
 
+/// Describes a VolumeAttributesClass.
+pub fn attributes_class(context: &DescribeContext, out: &mut Description, class: &Value) {
+    out.field(0, "Name", name_of(class));
+    out.field(0, "Annotations", &crate::printers::format_labels(class.at("metadata.annotations")));
+    out.field(0, "DriverName", class.text("driverName"));
+    out.field(0, "Parameters", &crate::printers::format_labels(class.at("parameters")));
+    context.events(out, class);
+}
+
 /// StorageClasses.
 pub fn storage_class(context: &DescribeContext, out: &mut Description, class: &Value) {
     out.field(0, "Name", name_of(class));
