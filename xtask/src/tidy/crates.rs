@@ -50,7 +50,7 @@ const MAY_USE: [(&str, &[&str]); 30] = [
     ("client", &["api", "panics"]),
     ("controllers", &["api", "authn", "client", "expressions"]),
     ("scheduler", &["api", "cel", "client"]),
-    ("runtime", &["cni", "sys"]),
+    ("runtime", &["cni", "sys", "transport"]),
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
     ("addons", &["client", "component-server", "formats", "sys"]),

@@ -1,5 +1,8 @@
 //! Pulls an image: manifest, then configuration and layers in parallel, then unpacking.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     io::{Seek, Write},
     path::PathBuf,

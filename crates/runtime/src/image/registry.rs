@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
@@ -39,6 +39,8 @@ pub struct RegistryCredentials {
     pub password: String,
     /// A token that is sent as it is.
     pub registry_token: String,
+    /// A token with which the token server gives out others.
+    pub identity_token: String,
 }
 
 /// A server of a registry, for one repository.
@@ -46,7 +48,7 @@ pub struct RegistryClient {
     host: RegistryHost,
     reference: ImageReference,
     credentials: Option<RegistryCredentials>,
-    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     authorization: Mutex<Option<String>>,
 }
 
@@ -135,7 +137,7 @@ impl RegistryClient {
             if let Some(authorization) = authorization.filter(|_| uri.authority() == home.as_ref()) {
                 request = request.header(header::AUTHORIZATION, authorization);
             }
-            let request = request.body(Empty::new()).map_err(|error| self.failed(&error))?;
+            let request = request.body(Full::default()).map_err(|error| self.failed(&error))?;
             let response = match tokio::time::timeout(PATIENCE, self.client.request(request)).await {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => return Err(self.failed(&describe(&error))),
@@ -175,6 +177,9 @@ impl RegistryClient {
                     .append_pair("service", &service)
                     .append_pair("scope", &scope)
                     .finish();
+                if let Some(token) = self.identity_token() {
+                    return self.exchange_token(&realm, &service, &scope, token).await;
+                }
                 let separator = if realm.contains('?') { '&' } else { '?' };
                 let url = format!("{realm}{separator}{query}");
                 self.fetch_token(&url, basic.as_deref()).await
@@ -187,6 +192,35 @@ impl RegistryClient {
 
     async fn fetch_token(&self, url: &str, basic: Option<&str>) -> Result<String, ImageError> {
         let response = self.follow(url, "application/json", 0, basic).await?;
+        self.read_token(response).await
+    }
+
+    fn identity_token(&self) -> Option<&str> {
+        self.credentials.as_ref().map(|all| all.identity_token.as_str()).filter(|token| !token.is_empty())
+    }
+
+    /// Exchanges an identity token, which is OAuth 2's refresh token, for one that the registry takes.
+    async fn exchange_token(&self, realm: &str, service: &str, scope: &str, token: &str) -> Result<String, ImageError> {
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "refresh_token")
+            .append_pair("client_id", "ferry")
+            .append_pair("service", service)
+            .append_pair("scope", scope)
+            .append_pair("refresh_token", token)
+            .finish();
+        let request = Request::post(realm)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(header::USER_AGENT, "ferry")
+            .body(Full::from(form))
+            .map_err(|error| self.failed(&error))?;
+        match tokio::time::timeout(PATIENCE, self.client.request(request)).await {
+            Ok(Ok(response)) => self.read_token(response).await,
+            Ok(Err(error)) => Err(self.failed(&describe(&error))),
+            Err(_) => Err(self.failed(&format!("no answer within {} s", PATIENCE.as_secs()))),
+        }
+    }
+
+    async fn read_token(&self, response: Response<Incoming>) -> Result<String, ImageError> {
         if response.status() != StatusCode::OK {
             return Err(ImageError::Unauthorized(format!(
                 "failed to authorize: failed to fetch token: unexpected status {}",
@@ -232,11 +266,6 @@ fn tls_config(host: &RegistryHost) -> Result<rustls::ClientConfig, ImageError> {
             roots.add_parsable_certificates(certificates.flatten());
         }
     }
-    if host.skips_verification {
-        return Err(ImageError::Registry(format!(
-            "{}: skip_verify is not supported; name its authority with `ca`",
-            host.url
-        )));
-    }
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    let config = builder.with_root_certificates(roots).with_no_client_auth();
+    Ok(if host.skips_verification { (*transport::without_verification(&config)).clone() } else { config })
 }

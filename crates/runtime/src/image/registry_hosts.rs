@@ -39,7 +39,11 @@ pub fn registry_hosts(directory: Option<&Path>, registry: &str) -> Result<Vec<Re
         hosts.extend(named.into_iter().map(|(_, host)| host));
         break;
     }
-    let is_listed = hosts.iter().any(|host| host.url == server);
+    let mut is_listed = false;
+    // The registry itself may be listed, for its authority or its place among the mirrors.
+    for host in hosts.iter_mut().filter(|host| host.url == server) {
+        (host.is_mirror, is_listed) = (false, true);
+    }
     if !is_listed {
         hosts.push(RegistryHost { url: server, skips_verification: false, authorities: Vec::new(), is_mirror: false });
     }
@@ -86,6 +90,8 @@ mod tests {
             registry_hosts(Some(dir.path()), registry).unwrap().into_iter().map(|host| host.url).collect()
         };
         assert_eq!(urls("docker.io"), ["http://127.0.0.1:5000", "https://a.example", "https://registry-1.docker.io"]);
+        let listed = registry_hosts(Some(dir.path()), "a.example").unwrap();
+        assert_eq!(listed.iter().map(|host| host.is_mirror).collect::<Vec<_>>(), [true, false]);
         assert_eq!(registry_hosts(None, "localhost:5000").unwrap()[0].url, "http://localhost:5000");
         assert_eq!(registry_hosts(None, "quay.io").unwrap()[0].url, "https://quay.io");
     }

@@ -99,12 +99,9 @@ fn pull_code(error: &ImageError) -> Code {
 
 /// Credentials as the kubelet sends them; none if they are empty.
 fn credentials(auth: AuthConfig) -> Result<Option<RegistryCredentials>, Status> {
-    if !auth.identity_token.is_empty() {
-        return Err(Status::unimplemented("identity tokens of registries are not supported by this runtime"));
-    }
-    if !auth.registry_token.is_empty() || !auth.username.is_empty() {
-        let AuthConfig { username, password, registry_token, .. } = auth;
-        return Ok(Some(RegistryCredentials { username, password, registry_token }));
+    if !auth.identity_token.is_empty() || !auth.registry_token.is_empty() || !auth.username.is_empty() {
+        let AuthConfig { username, password, registry_token, identity_token, .. } = auth;
+        return Ok(Some(RegistryCredentials { username, password, registry_token, identity_token }));
     }
     if auth.auth.is_empty() {
         return Ok(None);
