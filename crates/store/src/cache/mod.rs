@@ -17,7 +17,7 @@ mod watcher;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -46,6 +46,10 @@ const MAX_WAIT: Duration = Duration::from_secs(3);
 /// Interval of progress requests to the engine meanwhile.
 const PROGRESS_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Interval after which the revisions of the interval before cannot be listed any more. kube-apiserver compacts etcd in this
+/// rhythm, so that a continue token is good for five to ten minutes.
+const LISTED_REVISIONS_INTERVAL: Duration = Duration::from_secs(300);
+
 /// Maps keys to collections and extracts selectable fields.
 pub trait CollectionCatalog: Send + Sync + 'static {
     /// The part of a key, or of a prefix of keys, that names its collection. `None`: it is not cached.
@@ -68,6 +72,15 @@ pub enum ResourceVersionMatch {
     Exactly(Revision),
 }
 
+/// Expires listed revisions until the cache is dropped.
+async fn run_list_expiry(state: Weak<CacheState>) {
+    loop {
+        tokio::time::sleep(LISTED_REVISIONS_INTERVAL).await;
+        let Some(state) = state.upgrade() else { return };
+        state.expire_listed_revisions();
+    }
+}
+
 /// A store with everything in memory.
 pub struct WatchCache {
     shared: Arc<CacheState>,
@@ -88,6 +101,10 @@ struct CacheState {
     history: Mutex<ChangeHistory>,
     /// Requests a progress notification from the engine.
     progress_request: Arc<Notify>,
+    /// Lists of revisions before this one are refused.
+    oldest_listed: AtomicU64,
+    /// The revision when they were last expired.
+    last_expiry: AtomicU64,
 }
 
 impl WatchCache {
@@ -104,13 +121,21 @@ impl WatchCache {
             published: watch::Sender::new(0),
             history: Mutex::new(ChangeHistory::new(window)),
             progress_request: Arc::default(),
+            oldest_listed: AtomicU64::new(0),
+            last_expiry: AtomicU64::new(0),
         });
         reflector::load_collections(&shared, &*engine).await?;
         // The reflector does not keep the engine open.
         let feed = tokio::spawn(reflector::run_reflector(shared.clone(), Arc::downgrade(&engine)));
+        tokio::spawn(run_list_expiry(Arc::downgrade(&shared)));
         let cache = Self { shared, engine, reflector: feed, awaited_collections: RwLock::default() };
         cache.wait_until_fresh().await?;
         Ok(cache)
+    }
+
+    /// Expires listed revisions as every interval does: a second call refuses lists of what the first one saw.
+    pub fn expire_listed_revisions(&self) {
+        self.shared.expire_listed_revisions();
     }
 
     /// The items under a prefix of one collection, all as of one revision.
@@ -132,6 +157,9 @@ impl WatchCache {
             }
         }
         match at {
+            ResourceVersionMatch::Exactly(revision) if revision < self.shared.oldest_listed() => {
+                Err(StoreError::Compacted { requested: revision, oldest: self.shared.oldest_listed() })
+            }
             ResourceVersionMatch::Exactly(revision) => match collection.snapshot_at(prefix, revision) {
                 // The engine's history may be longer than the cache's.
                 Err(StoreError::Compacted { .. }) => self.list_from_engine(prefix, at).await,
@@ -261,6 +289,16 @@ impl Drop for WatchCache {
 impl CacheState {
     fn published(&self) -> Revision {
         *self.published.borrow()
+    }
+
+    /// Refuses lists of revisions before the last expiry from now on. Watches may still start there.
+    fn expire_listed_revisions(&self) {
+        let last = self.last_expiry.swap(self.published(), Ordering::Relaxed);
+        self.oldest_listed.store(last, Ordering::Relaxed);
+    }
+
+    fn oldest_listed(&self) -> Revision {
+        self.oldest_listed.load(Ordering::Relaxed)
     }
 
     fn publish_revision(&self, reached: Revision) {

@@ -102,6 +102,23 @@ async fn history_is_loaded_after_a_restart() {
     agrees(&cache).await;
 }
 
+/// As kube-apiserver, which compacts etcd every five minutes: a continue token is good for five to ten.
+#[tokio::test]
+async fn revision_of_two_intervals_ago_cannot_be_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = cache(embedded(dir.path()).await, Collections::ByFirstPart).await;
+    let first = put(&*cache, "/a/x", "1").await;
+    put(&*cache, "/a/x", "2").await;
+    let list_first = async || cache.snapshot("/a/", ResourceVersionMatch::Exactly(first)).await;
+    // The cache has seen the second write.
+    cache.snapshot("/a/", ResourceVersionMatch::Newest).await.unwrap();
+    cache.expire_listed_revisions();
+    assert_eq!(fields(&list_first().await.unwrap()), ["1"]);
+    cache.expire_listed_revisions();
+    assert!(matches!(list_first().await, Err(ferry_store::StoreError::Compacted { .. })));
+    assert_eq!(cache.watch_prefix("/a/", first).unwrap().take_changes(10).unwrap().len(), 1, "a watch may start there");
+}
+
 /// Writes while the cache is compared with the engine.
 async fn compared_under_load(engine: Engine, writes: usize) {
     let cache = cache(engine, Collections::ByFirstPart).await;
