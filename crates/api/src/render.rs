@@ -89,7 +89,26 @@ fn write_internal_struct(id: TypeId, value: Option<&Value>) -> String {
         };
         return join_object(internal_field_order(ty).into_iter().map(member));
     }
-    join_object(internal_field_order(ty).into_iter().map(member))
+    match ty.field("metadata") {
+        Some(metadata) => {
+            let others = internal_field_order(ty).into_iter().filter(|field| field.name != metadata.name).map(member);
+            let embedded =
+                write_internal(&metadata.ty, value.and_then(|value| value.get("metadata")), metadata.presence);
+            join_embedded(&embedded, &join_object(others))
+        }
+        None => join_object(internal_field_order(ty).into_iter().map(member)),
+    }
+}
+
+/// Joins two objects: Go writes the fields of an embedded struct, such as the object meta, beside the others.
+fn join_embedded(embedded: &str, others: &str) -> String {
+    match (embedded, others) {
+        ("{}", object) | (object, "{}") => object.to_owned(),
+        (embedded, others) => {
+            let head = embedded.strip_suffix('}').unwrap_or(embedded);
+            format!("{head},{}", others.strip_prefix('{').unwrap_or(others))
+        }
+    }
 }
 
 /// Writes a pod security context, with the host fields that upstream keeps at its top.
