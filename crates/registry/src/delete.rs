@@ -93,10 +93,10 @@ impl Registry {
         let resource = &request.resource;
         let mut marked = None;
         for _ in 0..RETRIES {
-            let (object, revision) = match (self.read_object(resource, namespace, name).await, marked.take()) {
+            let (object, revision) = match self.read_object(resource, namespace, name).await {
                 // A component that saw the final grace period, such as the kubelet, was faster.
-                (Err(status), Some(last)) if status.is_not_found() => return Ok(DeleteOutcome::Gone(last)),
-                (read, _) => read?,
+                Err(status) if status.is_not_found() && marked.is_some() => break,
+                read => read?,
             };
             options.check_preconditions(resource, &object)?;
             if !options.admitted {
@@ -112,7 +112,7 @@ impl Registry {
                 result => return result.map_err(|unsaved| unsaved.into_status(resource, name)),
             }
         }
-        Err(Status::object_modified(resource, name))
+        marked.map(DeleteOutcome::Gone).ok_or_else(|| Status::object_modified(resource, name))
     }
 
     /// Deletes or marks one revision. `last_marked` is set once watchers have seen the final grace period.
