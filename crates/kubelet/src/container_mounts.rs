@@ -9,6 +9,7 @@ use crate::{
     blocking::run_blocking,
     containers::{ContainerConfigError, ContainerLaunch},
     context, environment, hosts,
+    pod_spec::is_recursive_read_only,
     termination_message::{create_termination_log, termination_log, termination_path},
     volumes::{
         PodDir,
@@ -25,6 +26,7 @@ impl ContainerLaunch<'_> {
         environment: &[(String, String)],
     ) -> Result<Vec<Mount>, ContainerConfigError> {
         let dir = PodDir::new(&self.kubelet.root_dir, context::pod_uid(self.pod));
+        let supports_recursive = self.kubelet.supports_recursive_read_only(&self.sandbox.runtime_handler);
         let mut mounts = Vec::new();
         for (index, mount) in self.container.volume_mounts.iter().flatten().enumerate() {
             let volume = find_volume(spec, &mount.name)?;
@@ -35,7 +37,7 @@ impl ContainerLaunch<'_> {
                 VolumeSource::Image(source) => image_mount(mount, source.reference.as_deref(), sub_path),
                 _ => {
                     let host_path = self.mount_sub_path(&dir, mount, index, path, sub_path).await?;
-                    volume_mount(mount, volume, &resolved, &host_path)?
+                    volume_mount(mount, &resolved, &host_path, supports_recursive)?
                 }
             });
         }
@@ -126,9 +128,9 @@ fn image_mount(mount: &VolumeMount, reference: Option<&str>, sub_path: String) -
 
 fn volume_mount(
     mount: &VolumeMount,
-    volume: &Volume,
     resolved: &ResolvedVolume,
     host_path: &Path,
+    supports_recursive: bool,
 ) -> Result<Mount, ContainerConfigError> {
     let written_by_kubelet = resolved.source == VolumeSource::Content;
     let propagation = match mount.mount_propagation.as_deref() {
@@ -136,14 +138,12 @@ fn volume_mount(
         Some("Bidirectional") => MountPropagation::PropagationBidirectional,
         _ => MountPropagation::PropagationPrivate,
     };
-    if mount.recursive_read_only.as_deref() == Some("Enabled") {
-        return Err(ContainerConfigError::RecursiveReadOnly(volume.name.clone()));
-    }
     Ok(Mount {
         container_path: absolute_path(&mount.mount_path),
         host_path: host_path.display().to_string(),
         readonly: mount.read_only == Some(true) || written_by_kubelet || resolved.read_only,
         propagation: propagation as i32,
+        recursive_read_only: is_recursive_read_only(mount, supports_recursive)?,
         ..Default::default()
     })
 }

@@ -16,6 +16,7 @@ use crate::{
     images,
     pod_actions::container_hash,
     pod_sandbox,
+    pod_spec::RecursiveReadOnlyError,
     pod_status::WaitingReason,
     resources,
     runtime_status::labels,
@@ -50,9 +51,9 @@ pub enum ContainerConfigError {
     /// A device names a volume with a file system.
     #[error("volume {0:?} is not a block device")]
     NotABlockDevice(String),
-    /// The runtime cannot mount recursively read-only.
-    #[error("volume {0:?} requested recursive read-only mode, but it is not supported by the runtime")]
-    RecursiveReadOnly(String),
+    /// A mount cannot be recursively read-only.
+    #[error(transparent)]
+    RecursiveReadOnly(#[from] RecursiveReadOnlyError),
     /// A file operation failed.
     #[error("{}: {source}", path.display())]
     Io {

@@ -1,6 +1,7 @@
 //! State shared by all parts of the kubelet.
 
 use std::{
+    collections::HashSet,
     net::IpAddr,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -59,6 +60,8 @@ pub struct KubeletContext {
     pub pods: PodManager,
     /// Pods that are being evicted.
     pub evictions: EvictionState,
+    /// Runtime handlers that can mount recursively read-only.
+    pub recursive_read_only_handlers: Mutex<HashSet<String>>,
     /// Counts of probe results.
     pub probe_counts: ProbeCounts,
     /// Settings of the node.
@@ -77,6 +80,11 @@ impl KubeletContext {
     /// Locks the admitted pods.
     pub fn lock_admission(&self) -> MutexGuard<'_, PodAdmission> {
         self.admission.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a runtime handler can mount recursively read-only.
+    pub fn supports_recursive_read_only(&self, handler: &str) -> bool {
+        self.recursive_read_only_handlers.lock().unwrap_or_else(PoisonError::into_inner).contains(handler)
     }
 
     /// Makes the worker of a pod sync.
@@ -127,7 +135,7 @@ impl KubeletContext {
             pod_logs_dir: "/nonexistent".into(),
             cgroup_root: "/nonexistent".into(),
             cgroups: None,
-            admission: Mutex::new(PodAdmission::new(NodeResources::default())),
+            admission: Mutex::new(PodAdmission::new(NodeResources::default(), Vec::new())),
             capacity: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             allocatable: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             cri: CriClient::connect_lazily("unix:///nonexistent/cri.sock").unwrap(),
@@ -136,6 +144,7 @@ impl KubeletContext {
             pods: PodManager::new(informers.informer_for()),
             evictions: EvictionState::default(),
             probe_counts: ProbeCounts::default(),
+            recursive_read_only_handlers: Mutex::default(),
             settings: Arc::default(),
             wakes: mpsc::unbounded_channel().0,
             services: informers.informer_for(),

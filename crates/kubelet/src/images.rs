@@ -2,16 +2,20 @@
 
 use std::time::Instant;
 
-use base64::Engine;
 use k8s_openapi::{
     api::core::v1::{Container, Pod, Secret},
     jiff::Timestamp,
 };
-use runtime::cri::types::{AuthConfig, Image, PodSandboxConfig};
+use runtime::cri::{
+    CriError,
+    types::{AuthConfig, Image, PodSandboxConfig},
+};
 
 use crate::{
     backoff::KeyedBackoff,
+    blocking::run_blocking,
     context::{self, KubeletContext, container_reference},
+    image_credentials::ImageKeyring,
     pod_status::WaitingReason,
 };
 
@@ -76,8 +80,8 @@ async fn pull_image(
     kubelet.recorder.record_normal(about(), "Pulling", format!("Pulling image {image:?}"));
     let started = Instant::now();
     let full = with_default_tag(image);
-    let auth = pull_credentials(kubelet, pod, &full).await;
-    let pulled = match kubelet.cri.pull_image(&full, auth, Some(sandbox.clone())).await {
+    let credentials = pull_credentials(kubelet, pod, &full).await;
+    let pulled = match pull_with_credentials(kubelet, &full, credentials, sandbox).await {
         Ok(reference) => kubelet.cri.image_status(&reference).await.map(Option::unwrap_or_default),
         Err(error) => Err(error),
     };
@@ -102,45 +106,47 @@ async fn pull_image(
     }
 }
 
-/// Returns the credentials for the image's registry from the pod's `imagePullSecrets`; missing secrets are skipped.
-async fn pull_credentials(kubelet: &KubeletContext, pod: &Pod, image: &str) -> Option<AuthConfig> {
-    let host = registry_host(image);
+/// Returns the credentials for an image from the pod's `imagePullSecrets` and the node; missing secrets are skipped.
+async fn pull_credentials(kubelet: &KubeletContext, pod: &Pod, image: &str) -> Vec<AuthConfig> {
+    let mut keyring = ImageKeyring::default();
     let secrets: kube::Api<Secret> = kube::Api::namespaced(kubelet.client.clone(), context::pod_namespace(pod));
+    let mut missing = Vec::new();
     for reference in pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten()) {
-        let Ok(Some(secret)) = secrets.get_opt(&reference.name).await else { continue };
-        let data = secret.data.unwrap_or_default();
-        let config = data.get(".dockerconfigjson").and_then(|data| serde_json::from_slice(&data.0).ok());
-        if let Some(auth) = config.as_ref().and_then(|config| find_auth(config, host)) {
-            return Some(auth);
+        match secrets.get_opt(&reference.name).await {
+            Ok(Some(secret)) => keyring.add_secret(&secret),
+            _ => missing.push(reference.name.clone()),
         }
     }
-    None
+    if !missing.is_empty() {
+        let message = format!(
+            "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+            missing.join(", ")
+        );
+        kubelet.recorder.record_warning(context::pod_reference(pod), "FailedToRetrieveImagePullSecret", message);
+    }
+    let root_dir = kubelet.root_dir.clone();
+    let keyring = run_blocking(move || {
+        keyring.add_node_config(&root_dir);
+        keyring
+    });
+    keyring.await.lookup(image)
 }
 
-/// Returns the entry for `host` of a docker config.
-fn find_auth(config: &serde_json::Value, host: &str) -> Option<AuthConfig> {
-    let auths = config.get("auths")?.as_object()?;
-    let bare =
-        |key: &str| key.trim_start_matches("https://").trim_start_matches("http://").split('/').next() == Some(host);
-    let docker = |key: &str| host == "docker.io" && key.contains("index.docker.io");
-    let (_, entry) = auths.iter().find(|(key, _)| bare(key) || docker(key))?;
-    let text = |name: &str| entry.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string();
-    let decoded = base64::engine::general_purpose::STANDARD.decode(text("auth")).ok();
-    let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    let (user, password) = decoded.split_once(':').unwrap_or_default();
-    let or = |given: String, other: &str| if given.is_empty() { other.to_string() } else { given };
-    Some(AuthConfig {
-        username: or(text("username"), user),
-        password: or(text("password"), password),
-        ..Default::default()
-    })
-}
-
-/// Returns the registry host of an image reference.
-fn registry_host(image: &str) -> &str {
-    match image.split_once('/') {
-        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
-        _ => "docker.io",
+/// Pulls with each of the credentials until one works; without any, anonymously.
+async fn pull_with_credentials(
+    kubelet: &KubeletContext,
+    image: &str,
+    credentials: Vec<AuthConfig>,
+    sandbox: &PodSandboxConfig,
+) -> Result<String, CriError> {
+    let mut attempts = credentials.into_iter().map(Some);
+    let mut next = attempts.next().flatten();
+    loop {
+        let pulled = kubelet.cri.pull_image(image, next, Some(sandbox.clone())).await;
+        match (pulled, attempts.next()) {
+            (Err(_), Some(another)) => next = another,
+            (pulled, _) => return pulled,
+        }
     }
 }
 
@@ -192,24 +198,5 @@ mod tests {
         for bad in ["", "Nginx", "a b", "a/", "a:", "a/B", "a@sha256:xyz", "/a"] {
             assert!(!is_valid_reference(bad), "{bad}");
         }
-        assert_eq!(
-            [
-                registry_host("nginx:1"),
-                registry_host("a/b"),
-                registry_host("quay.io/a"),
-                registry_host("localhost:5/a")
-            ],
-            ["docker.io", "docker.io", "quay.io", "localhost:5"]
-        );
-    }
-
-    #[test]
-    fn credentials_are_selected_by_registry_host() {
-        let auth = base64::engine::general_purpose::STANDARD.encode("me:secret");
-        let config = serde_json::json!({ "auths": { "https://index.docker.io/v1/": { "auth": auth }, "quay.io": { "username": "u", "password": "p" } } });
-        let found = |host: &str| find_auth(&config, host).map(|auth| (auth.username, auth.password));
-        assert_eq!(found("docker.io"), Some(("me".into(), "secret".into())));
-        assert_eq!(found("quay.io"), Some(("u".into(), "p".into())));
-        assert_eq!(found("ghcr.io"), None);
     }
 }

@@ -50,6 +50,7 @@ mod hooks;
 mod hostname;
 mod hosts;
 mod http_handler;
+mod image_credentials;
 mod image_gc;
 mod images;
 mod log_rotation;
@@ -185,6 +186,7 @@ async fn run_components(
         pods: PodManager::new(SharedInformer::start(Api::all(client.clone()), own, shutdown.clone())),
         evictions: eviction_state::EvictionState::default(),
         probe_counts: probe_metrics::ProbeCounts::default(),
+        recursive_read_only_handlers: std::sync::Mutex::default(),
         settings: settings.clone(),
         wakes,
         services: SharedInformer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
@@ -197,7 +199,10 @@ async fn run_components(
         pod_logs_dir: config.pod_logs_dir,
         cgroups,
         cgroup_root: config.cgroup_root,
-        admission: std::sync::Mutex::new(admission::PodAdmission::new(machine.allocatable())),
+        admission: std::sync::Mutex::new(admission::PodAdmission::new(
+            machine.allocatable(),
+            settings.allowed_unsafe_sysctls.clone(),
+        )),
         capacity: machine.capacity(),
         allocatable: machine.allocatable(),
         runtime_name: version.runtime_name,

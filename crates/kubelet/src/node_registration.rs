@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -140,6 +140,11 @@ impl NodeRegistration {
             Ok(readiness) => {
                 let network = readiness.network.map(|why| format!("container runtime network not ready: {why}"));
                 let runtime = readiness.runtime.map(|why| format!("container runtime not ready: {why}"));
+                let recursive = readiness.handlers.iter().filter(|handler| {
+                    handler.features.as_ref().is_some_and(|features| features.recursive_read_only_mounts)
+                });
+                let recursive = recursive.map(|handler| handler.name.clone()).collect();
+                *self.kubelet.recursive_read_only_handlers.lock().unwrap_or_else(PoisonError::into_inner) = recursive;
                 let both: Vec<_> = [runtime, network].into_iter().flatten().collect();
                 NodeReport {
                     not_ready: (!both.is_empty()).then(|| both.join(", ")),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, EphemeralContainer, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, EphemeralContainer, Pod, PodSpec, VolumeMount};
 
 /// Action of a restart rule that restarts all containers of the pod.
 const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
@@ -70,6 +70,39 @@ fn matches_exit_code(rule: &ContainerRestartRule, exit_code: i32) -> bool {
     }
 }
 
+/// Why a mount cannot be recursively read-only.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecursiveReadOnlyError {
+    /// It is writable.
+    #[error("volume {0:?} requested recursive read-only mode, but it is not read-only")]
+    Writable(String),
+    /// Mounts are propagated.
+    #[error("volume {0:?} requested recursive read-only mode, but it is not compatible with propagation {1:?}")]
+    Propagation(String, String),
+    /// The runtime cannot do it.
+    #[error("volume {0:?} requested recursive read-only mode, but it is not supported by the runtime")]
+    Runtime(String),
+}
+
+/// Whether a mount is recursively read-only.
+pub fn is_recursive_read_only(mount: &VolumeMount, is_supported: bool) -> Result<bool, RecursiveReadOnlyError> {
+    let mode = mount.recursive_read_only.as_deref().unwrap_or("Disabled");
+    if mode == "Disabled" {
+        return Ok(false);
+    }
+    let name = || mount.name.clone();
+    if mount.read_only != Some(true) {
+        return Err(RecursiveReadOnlyError::Writable(name()));
+    }
+    if let Some(propagation) = mount.mount_propagation.as_deref().filter(|propagation| *propagation != "None") {
+        return Err(RecursiveReadOnlyError::Propagation(name(), propagation.into()));
+    }
+    match mode {
+        "Enabled" if !is_supported => Err(RecursiveReadOnlyError::Runtime(name())),
+        _ => Ok(is_supported),
+    }
+}
+
 /// Whether a failed run of an init container is retried. One that succeeded never runs again.
 pub fn is_init_retried(spec: &PodSpec, container: &Container, exit_code: i32) -> bool {
     exit_action(spec, container, exit_code) != ExitAction::Stop
@@ -126,6 +159,22 @@ pub fn container_list_field(pod: &Pod, name: &str) -> &'static str {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn recursive_mounts_are_read_only_and_private() {
+        let resolve = |mount: Value, is_supported: bool| {
+            let mut mount = mount;
+            (mount["name"], mount["mountPath"]) = ("v".into(), "/v".into());
+            is_recursive_read_only(&serde_json::from_value(mount).unwrap(), is_supported)
+        };
+        let enabled = json!({ "readOnly": true, "recursiveReadOnly": "Enabled" });
+        assert_eq!(resolve(enabled.clone(), true), Ok(true));
+        assert_eq!(resolve(enabled, false), Err(RecursiveReadOnlyError::Runtime("v".into())));
+        let possible = json!({ "readOnly": true, "recursiveReadOnly": "IfPossible" });
+        assert_eq!((resolve(possible.clone(), true), resolve(possible, false)), (Ok(true), Ok(false)));
+        let writable = json!({ "recursiveReadOnly": "IfPossible" });
+        assert_eq!(resolve(writable, true), Err(RecursiveReadOnlyError::Writable("v".into())));
+    }
 
     #[test]
     fn rules_precede_the_policies_of_container_and_pod() {

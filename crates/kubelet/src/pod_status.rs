@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use k8s_openapi::{
     api::core::v1::{
         Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-        ContainerStatus, HostIP, Pod, PodIP, PodSpec, PodStatus, VolumeMountStatus,
+        ContainerStatus, ContainerUser, HostIP, LinuxContainerUser, Pod, PodIP, PodSpec, PodStatus, VolumeMountStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
@@ -22,7 +22,7 @@ use k8s_openapi::{
 
 use crate::{
     context::time_from_nanos,
-    pod_spec::{ephemeral_as_container, is_sidecar},
+    pod_spec::{ephemeral_as_container, is_recursive_read_only, is_sidecar},
     resize::{ContainerResources, PendingResize},
     resources,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
@@ -78,6 +78,8 @@ pub struct PodStatusInput<'a> {
     pub terminal: bool,
     /// Whether all containers are being restarted in place.
     pub restarting: bool,
+    /// Whether the runtime can mount recursively read-only.
+    pub recursive_read_only: bool,
     /// Resources that the containers run with, by name.
     pub actuated: Option<&'a ContainerResources>,
     /// A resize that does not fit the node.
@@ -152,7 +154,7 @@ impl PodStatusInput<'_> {
         let mut status = ContainerStatus {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
-            volume_mounts: volume_mount_statuses(container),
+            volume_mounts: volume_mount_statuses(container, self.recursive_read_only),
             ..Default::default()
         };
         let waiting = self.waiting.get(&container.name);
@@ -243,6 +245,13 @@ impl PodStatusInput<'_> {
         if let Some(image) = record.status.image.as_ref().filter(|image| !image.image.is_empty()) {
             status.image = image.image.clone();
         }
+        status.user = record.status.user.as_ref().map(|user| ContainerUser {
+            linux: user.linux.as_ref().map(|linux| LinuxContainerUser {
+                uid: linux.uid,
+                gid: linux.gid,
+                supplemental_groups: Some(linux.supplemental_groups.clone()).filter(|groups| !groups.is_empty()),
+            }),
+        });
         let actuated = self.actuated.and_then(|actuated| actuated.get(&container.name)).cloned();
         status.resources = actuated.or_else(|| container.resources.clone()).or_else(|| Some(Default::default()));
         status.allocated_resources = container.resources.as_ref().and_then(|resources| resources.requests.clone());
@@ -296,13 +305,16 @@ fn waiting_state(reason: &str, message: Option<&str>) -> ContainerState {
     ContainerState { waiting: Some(waiting), ..Default::default() }
 }
 
-fn volume_mount_statuses(container: &Container) -> Option<Vec<VolumeMountStatus>> {
+fn volume_mount_statuses(container: &Container, supports_recursive: bool) -> Option<Vec<VolumeMountStatus>> {
     let mounts = container.volume_mounts.as_ref()?;
     let status = |mount: &k8s_openapi::api::core::v1::VolumeMount| VolumeMountStatus {
         name: mount.name.clone(),
         mount_path: mount.mount_path.clone(),
         read_only: mount.read_only.filter(|read_only| *read_only),
-        recursive_read_only: (mount.read_only == Some(true)).then(|| "Disabled".into()),
+        recursive_read_only: (mount.read_only == Some(true)).then(|| {
+            let recursive = is_recursive_read_only(mount, supports_recursive).unwrap_or(false);
+            if recursive { "Enabled".into() } else { "Disabled".into() }
+        }),
         ..Default::default()
     };
     Some(mounts.iter().map(status).collect())

@@ -43,8 +43,6 @@ pub struct KubeletSettings {
     pub container_log_max_files: usize,
     /// Sysctls that pods may set beside the safe ones; a name may end with `*`.
     pub allowed_unsafe_sysctls: Vec<String>,
-    /// The longest back-off of a container that crashes.
-    pub max_container_restart_period: Duration,
     /// Address of the health endpoint.
     pub healthz_address: Option<(IpAddr, u16)>,
     /// The resolver configuration of pods.
@@ -106,7 +104,6 @@ impl Default for KubeletSettings {
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
             allowed_unsafe_sysctls: Vec::new(),
-            max_container_restart_period: Duration::from_secs(300),
             healthz_address: None,
             resolv_conf: "/etc/resolv.conf".into(),
             enable_debugging_handlers: true,

@@ -45,20 +45,22 @@ type HostPort = (String, String, i32);
 /// The admitted pods, by uid.
 pub struct PodAdmission {
     allocatable: NodeResources,
+    /// Sysctls that pods may set beside the safe ones.
+    allowed_unsafe_sysctls: Vec<String>,
     admitted: HashMap<String, AdmittedPod>,
 }
 
 impl PodAdmission {
     /// Creates an admission stage without pods.
-    pub fn new(allocatable: NodeResources) -> Self {
-        Self { allocatable, admitted: HashMap::new() }
+    pub fn new(allocatable: NodeResources, allowed_unsafe_sysctls: Vec<String>) -> Self {
+        Self { allocatable, allowed_unsafe_sysctls, admitted: HashMap::new() }
     }
 
     /// Admits a pod or says why not. `node` is the API's view of this node, if it is known.
     pub fn admit_pod(&mut self, pod: &Pod, node: Option<&Node>) -> Result<(), AdmissionRejection> {
         let Some(spec) = &pod.spec else { return Ok(()) };
         if !was_admitted_before(pod) {
-            sysctls::check_sysctls(spec)?;
+            sysctls::check_sysctls(spec, &self.allowed_unsafe_sysctls)?;
             check_app_armor(spec)?;
             predicates::check_predicates(self, pod, spec, node)?;
         }
@@ -141,7 +143,10 @@ mod tests {
     }
 
     fn admission() -> PodAdmission {
-        PodAdmission::new(NodeResources { cpu_millis: 2000, memory: 1 << 30, ephemeral_storage: 1 << 30, pods: 3 })
+        PodAdmission::new(
+            NodeResources { cpu_millis: 2000, memory: 1 << 30, ephemeral_storage: 1 << 30, pods: 3 },
+            Vec::new(),
+        )
     }
 
     #[test]

@@ -20,8 +20,8 @@ const SAFE_SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// Rejects a pod with a sysctl that is not safe, or that would change the host's namespace.
-pub(super) fn check_sysctls(spec: &PodSpec) -> Result<(), AdmissionRejection> {
+/// Rejects a pod with a sysctl that is neither safe nor `allowed`, or that would change the host's namespace.
+pub(super) fn check_sysctls(spec: &PodSpec, allowed: &[String]) -> Result<(), AdmissionRejection> {
     let sysctls = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
     for sysctl in sysctls {
         let name = normalize_sysctl_name(&sysctl.name);
@@ -29,7 +29,8 @@ pub(super) fn check_sysctls(spec: &PodSpec) -> Result<(), AdmissionRejection> {
             true => ("Net", spec.host_network == Some(true)),
             false => ("IPC", spec.host_ipc == Some(true)),
         };
-        let problem = match SAFE_SYSCTLS.contains(&name.as_str()) {
+        let is_allowed = allowed.iter().any(|pattern| matches_pattern(pattern, &name));
+        let problem = match is_allowed || SAFE_SYSCTLS.contains(&name.as_str()) {
             false => format!("{name:?} not allowlisted"),
             true if shared => format!("{name:?} not allowed with host {namespace} enabled"),
             true => continue,
@@ -37,6 +38,15 @@ pub(super) fn check_sysctls(spec: &PodSpec) -> Result<(), AdmissionRejection> {
         return Err(AdmissionRejection::new("SysctlForbidden", format!("forbidden sysctl: {problem}")));
     }
     Ok(())
+}
+
+/// Whether an allowed sysctl covers a name: the same, or a prefix that ends with `*`.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let pattern = normalize_sysctl_name(pattern);
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
 }
 
 /// Returns the name with dots as separators; the first separator tells which notation is used.

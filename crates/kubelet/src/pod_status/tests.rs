@@ -34,6 +34,7 @@ fn check(pod: &Pod, runtime_status: &PodRuntimeStatus, waiting: Option<WaitingRe
     let waiting = waiting.map(|waiting| ("c".to_string(), waiting)).into_iter().collect();
     generate_pod_status(&PodStatusInput {
         restarting: false,
+        recursive_read_only: false,
         actuated: None,
         pending_resize: None,
         resize_in_progress: None,

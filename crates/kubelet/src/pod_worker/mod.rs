@@ -311,6 +311,10 @@ impl PodWorker {
             messages: &self.termination_messages,
             failure: self.failure.as_ref(),
             terminal,
+            recursive_read_only: runtime_status
+                .sandboxes
+                .first()
+                .is_some_and(|sandbox| self.kubelet.supports_recursive_read_only(&sandbox.runtime_handler)),
             restarting: !terminal && is_restarting(pod, runtime_status, last.as_deref()),
             actuated: self.allocation.as_ref().map(|allocation| &allocation.actuated),
             pending_resize: self.pending_resize.as_ref().filter(|_| !terminal),
