@@ -12,6 +12,7 @@ mod kube_apiserver;
 mod kube_controller_manager;
 mod kube_scheduler;
 mod kubectl_tool;
+mod kubelet_command;
 mod local_path;
 mod many_nodes;
 mod metrics_api;

@@ -19,6 +19,7 @@ fn pod_fields_take_effect() {
         case.check(&cluster);
     }
     start_ephemeral_container(&cluster);
+    update_config_map(&cluster);
     resize_in_place(&cluster);
     probe_grpc_server(&cluster);
     report_usage(&cluster, &node);
@@ -120,7 +121,8 @@ fn create_objects(cluster: &TestCluster) {
 }
 
 fn cases() -> Vec<FieldCase> {
-    [volume_cases(), environment_cases(), security_cases(), lifecycle_cases(), network_cases()].concat()
+    [volume_cases(), environment_cases(), security_cases(), lifecycle_cases(), network_cases(), storage_cases()]
+        .concat()
 }
 
 impl Clone for FieldCase {
@@ -219,6 +221,20 @@ fn environment_cases() -> Vec<FieldCase> {
             "environment a\"b 1 environment-value-$(KEY) second\nservices",
         ),
         FieldCase::prints(
+            "environment-file",
+            "echo \"$KEY $ABSENT.\"",
+            {
+                let reference = |key: &str, optional: bool| json!({ "fileKeyRef": { "volumeName": "v", "path": "dir/env", "key": key, "optional": optional } });
+                let write = "mkdir /v/dir; echo \"KEY='a  b' # words\" > /v/dir/env";
+                let init = json!({ "name": "i", "image": "nginx", "imagePullPolicy": "IfNotPresent",
+                    "command": ["bash", "-c", write], "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+                json!({ "volumes": [{ "name": "v", "emptyDir": {} }], "initContainers": [init], "containers": [{ "env": [
+                    { "name": "KEY", "valueFrom": reference("KEY", false) },
+                    { "name": "ABSENT", "valueFrom": reference("OTHER", true) }] }] })
+            },
+            "a  b .",
+        ),
+        FieldCase::prints(
             "host-network-ip",
             "test \"$POD\" = \"$HOST\" && echo same",
             json!({ "hostNetwork": true, "containers": [{ "env": [
@@ -275,6 +291,34 @@ fn security_cases() -> Vec<FieldCase> {
     ]
 }
 
+/// A pod that the kubelet ends because of what it writes.
+fn storage_case(name: &'static str, script: &str, changes: Value, message: &'static str) -> FieldCase {
+    let status = vec![
+        ("/status/phase", json!("Failed")),
+        ("/status/reason", json!("Evicted")),
+        ("/status/message", json!(message)),
+    ];
+    FieldCase::reaches(name, &format!("{script}; sleep 1000"), changes, status)
+}
+
+fn storage_cases() -> Vec<FieldCase> {
+    let mounts = json!([{ "name": "v", "mountPath": "/v" }]);
+    vec![
+        storage_case(
+            "size-limit",
+            "head -c 20000000 /dev/zero > /v/x",
+            json!({ "volumes": [{ "name": "v", "emptyDir": { "sizeLimit": "10Mi" } }], "containers": [{ "volumeMounts": mounts }] }),
+            "Usage of EmptyDir volume \"v\" exceeds the limit \"10Mi\". ",
+        ),
+        storage_case(
+            "storage-limit",
+            "head -c 20000000 /dev/zero > /x",
+            json!({ "containers": [{ "resources": { "limits": { "ephemeral-storage": "10Mi" } } }] }),
+            "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ",
+        ),
+    ]
+}
+
 fn lifecycle_cases() -> Vec<FieldCase> {
     let state = "/status/containerStatuses/0/state/terminated";
     let exit = move |code: i64| (format!("{state}/exitCode").leak() as &'static str, json!(code));
@@ -292,6 +336,27 @@ fn lifecycle_cases() -> Vec<FieldCase> {
                 "restartPolicyRules": rule, "volumeMounts": [{ "name": "v", "mountPath": "/v" }] }] }),
             vec![("/status/phase", json!("Failed")), exit(7), ("/status/containerStatuses/0/restartCount", json!(1))],
         ),
+        FieldCase {
+            output: Some("2"),
+            ..FieldCase::reaches(
+                "restart-all-containers",
+                "test -e /v/again && { wc -l < /v/log; exit 0; }; sleep 1; touch /v/again; exit 42",
+                {
+                    let rule = json!([{ "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [42] } }]);
+                    let mounts = json!([{ "name": "v", "mountPath": "/v" }]);
+                    let init = json!({ "name": "i", "image": "nginx", "imagePullPolicy": "IfNotPresent",
+                        "command": ["bash", "-c", "echo init >> /v/log"], "volumeMounts": mounts });
+                    json!({ "volumes": [{ "name": "v", "emptyDir": {} }], "initContainers": [init],
+                        "containers": [{ "restartPolicy": "Never", "restartPolicyRules": rule, "volumeMounts": mounts }] })
+                },
+                vec![
+                    ("/status/phase", json!("Succeeded")),
+                    ("/status/containerStatuses/0/restartCount", json!(1)),
+                    ("/status/containerStatuses/0/lastState/terminated/reason", json!("RestartingAllContainers")),
+                    ("/status/initContainerStatuses/0/restartCount", json!(1)),
+                ],
+            )
+        },
         FieldCase::prints(
             "sidecar",
             "ls /shared",
@@ -365,6 +430,25 @@ fn network_cases() -> Vec<FieldCase> {
             "0\nshared",
         ),
     ]
+}
+
+/// A changed ConfigMap shows in the volume of a running pod at once.
+fn update_config_map(cluster: &TestCluster) {
+    let container = json!({ "name": "c", "image": "nginx", "imagePullPolicy": "IfNotPresent", "command": ["sleep", "1000"],
+        "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+    let volumes = json!([{ "name": "v", "configMap": { "name": "changing" } }]);
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "follower", "labels": { "app": "follower" } },
+        "spec": { "containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 1 } });
+    cluster.kubectl("create configmap changing --from-literal=key=old").expect_success();
+    cluster.kubectl_args(&["create", "-f", "-"], Some(&pod.to_string())).expect_success();
+    cluster.running("app=follower", 1);
+    let read = || cluster.kubectl("exec follower -- cat /v/key").stdout;
+    eventually("the first value", || if read() == "old" { Ok(()) } else { Err(read()) });
+    let patched = std::time::Instant::now();
+    cluster.kubectl_args(&["patch", "configmap", "changing", "-p", r#"{"data":{"key":"new"}}"#], None).expect_success();
+    eventually("the second value", || if read() == "new" { Ok(()) } else { Err(read()) });
+    // Without a watch it takes up to a minute.
+    assert!(patched.elapsed().as_secs() < 10, "{:?}", patched.elapsed());
 }
 
 /// An ephemeral container is added to a running pod and sees its processes.
