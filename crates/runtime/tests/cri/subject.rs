@@ -14,7 +14,7 @@ use ferry_runtime::{
     cri::{CriClient, types::*},
     image_client::ImageClient,
     pause,
-    server::{RuntimeOptions, start_runtime},
+    server::{RuntimeListener, RuntimeOptions, start_runtime},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +67,7 @@ pub fn missing(name: RuntimeName) -> Option<String> {
 
 /// The cgroup of a test's containers, which outlives the namespaces.
 pub fn cgroup_of(directory: &Path) -> String {
-    format!("ferry-test-cri-{}", directory.file_name().unwrap().display())
+    format!("ferry-test-cri{}", directory.display().to_string().replace('/', "-"))
 }
 
 /// Removes the cgroups of a test, deepest first; those in use stay.
@@ -92,28 +92,32 @@ pub struct Subject {
     pub name: RuntimeName,
     pub directory: PathBuf,
     pub cri: CriClient,
-    daemon: Option<Child>,
+    /// The runtime, if it is a process of its own.
+    pub daemon: Option<Child>,
 }
 
 impl Subject {
     /// Starts a runtime and loads the image.
     pub async fn start(name: RuntimeName, directory: &Path) -> Self {
-        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
-        let path = |name: &str| directory.join(name);
-        fs::create_dir(path("cni")).unwrap();
-        let network = serde_json::json!({ "cniVersion": "0.4.0", "name": "test", "plugins": [{
-            "type": "bridge", "bridge": "test0", "isGateway": true,
-            "ipam": { "type": "host-local", "dataDir": path("ipam"), "ranges": [[{ "subnet": "10.235.0.0/24" }]] } }] });
-        fs::write(path("cni/10-test.conflist"), network.to_string()).unwrap();
+        prepare_network(directory);
         let daemon = match name {
             RuntimeName::Containerd => Some(start_containerd(directory)),
             RuntimeName::Ferry => {
-                start_ferry(directory).await;
+                tokio::spawn(start_ferry(directory).await.serve(CancellationToken::new()));
                 None
             }
         };
-        let endpoint = format!("unix://{}", path("cri.sock").display());
-        let cri = connect(&endpoint).await;
+        Self::with_image(name, directory, daemon).await
+    }
+
+    /// Starts the runtime in this crate as a process, and loads the image.
+    pub async fn start_process(directory: &Path) -> Self {
+        prepare_network(directory);
+        Self::with_image(RuntimeName::Ferry, directory, Some(crate::kills::serve(directory))).await
+    }
+
+    async fn with_image(name: RuntimeName, directory: &Path, daemon: Option<Child>) -> Self {
+        let cri = connect(&crate::kills::endpoint(directory)).await;
         let subject = Self { name, directory: directory.to_owned(), cri, daemon };
         if name == RuntimeName::Containerd {
             subject.load(pause::build_image_archive()).await;
@@ -138,7 +142,12 @@ impl Subject {
 
     /// The configuration of a pod.
     pub fn pod_config(&self, name: &str) -> PodSandboxConfig {
-        let cgroup_parent = format!("/{}", cgroup_of(&self.directory));
+        Self::pod_config_in(&self.directory, name)
+    }
+
+    /// The configuration of a pod of the runtime in a directory.
+    pub fn pod_config_in(directory: &Path, name: &str) -> PodSandboxConfig {
+        let cgroup_parent = format!("/{}", cgroup_of(directory));
         PodSandboxConfig {
             metadata: Some(PodSandboxMetadata {
                 name: name.into(),
@@ -147,7 +156,7 @@ impl Subject {
                 attempt: 0,
             }),
             hostname: name.into(),
-            log_directory: self.directory.join("logs").join(name).display().to_string(),
+            log_directory: directory.join("logs").join(name).display().to_string(),
             labels: HashMap::from([("io.kubernetes.pod.uid".to_owned(), format!("uid-{name}"))]),
             linux: Some(LinuxPodSandboxConfig { cgroup_parent, ..Default::default() }),
             ..Default::default()
@@ -235,7 +244,18 @@ pub fn container(name: &str, script: &str) -> ContainerConfig {
     }
 }
 
-async fn start_ferry(directory: &Path) {
+fn prepare_network(directory: &Path) {
+    assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+    let path = |name: &str| directory.join(name);
+    fs::create_dir(path("cni")).unwrap();
+    let network = serde_json::json!({ "cniVersion": "0.4.0", "name": "test", "plugins": [{
+        "type": "bridge", "bridge": "test0", "isGateway": true,
+        "ipam": { "type": "host-local", "dataDir": path("ipam"), "ranges": [[{ "subnet": "10.235.0.0/24" }]] } }] });
+    fs::write(path("cni/10-test.conflist"), network.to_string()).unwrap();
+}
+
+/// Starts the runtime in this crate, in this process.
+pub async fn start_ferry(directory: &Path) -> RuntimeListener {
     let options = RuntimeOptions {
         root: directory.join("root"),
         socket: directory.join("cri.sock"),
@@ -243,9 +263,8 @@ async fn start_ferry(directory: &Path) {
         cni_plugins: vec![CNI.into()],
         registry_hosts: None,
     };
-    fs::create_dir(&options.root).unwrap();
-    let listener = start_runtime(options).await.unwrap();
-    tokio::spawn(listener.serve(CancellationToken::new()));
+    fs::create_dir_all(&options.root).unwrap();
+    start_runtime(options).await.unwrap()
 }
 
 fn start_containerd(directory: &Path) -> Child {
@@ -275,7 +294,8 @@ state = "{state}"
     Command::new("containerd").args(["--config", &path("config.toml")]).stderr(log).spawn().unwrap()
 }
 
-async fn connect(endpoint: &str) -> CriClient {
+/// Waits until a runtime answers.
+pub async fn connect(endpoint: &str) -> CriClient {
     let mut last = None;
     for _ in 0..200 {
         match CriClient::connect(endpoint).await {
