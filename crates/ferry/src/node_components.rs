@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, runtime::wait::await_condition};
+use kubelet::{EvictionSignal, KubeletSettings, ThresholdValue};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -127,7 +128,7 @@ impl KubeletStart<'_> {
             pod_logs_dir: instance.pod_logs(),
             cgroup_root: format!("{}/kubepods", instance.cgroup()),
             listener: listener.into_std()?,
-            settings: kubelet::KubeletSettings::default(),
+            settings: node_settings(),
             tls,
         };
         components
@@ -178,4 +179,21 @@ async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {
 
 fn last_heartbeat(node: &Node) -> Option<Timestamp> {
     ready_condition(node)?.last_heartbeat_time.as_ref().map(|time| time.0)
+}
+
+/// Disk space, in percent of the file system, below which pods are evicted from nodes that `ferry up` and `ferry join` make.
+/// Their disks are seldom theirs alone; upstream's limits are for machines that do nothing else.
+const EVICTION_DISK_PERCENT: f64 = 5.0;
+
+/// Returns the settings of the kubelet in this process: upstream's, with lower limits of disk space.
+fn node_settings() -> KubeletSettings {
+    let mut settings = KubeletSettings::default();
+    let is_space = |signal| matches!(signal, EvictionSignal::NodeFsAvailable | EvictionSignal::ImageFsAvailable);
+    for threshold in settings.eviction.thresholds.iter_mut().filter(|threshold| is_space(threshold.signal)) {
+        threshold.value = ThresholdValue::Percentage(EVICTION_DISK_PERCENT);
+    }
+    // Unused images go before pods do.
+    settings.image_gc.high_threshold_percent = 94;
+    settings.image_gc.low_threshold_percent = 90;
+    settings
 }
