@@ -61,7 +61,9 @@ impl ImageGarbageCollector {
         }
         let dir = self.image_dir.clone();
         let Ok(stat) = run_blocking(move || rustix::fs::statvfs(&dir)).await else { return Ok(()) };
-        let (capacity, available) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+        // As `df` counts: without what only root may use.
+        let usable = stat.f_blocks.saturating_sub(stat.f_bfree) + stat.f_bavail;
+        let (capacity, available) = (usable * stat.f_frsize, stat.f_bavail * stat.f_frsize);
         let wanted = bytes_to_free(settings, capacity, available);
         if wanted == 0 {
             return Ok(());

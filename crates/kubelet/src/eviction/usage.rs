@@ -50,7 +50,9 @@ pub fn observe_node(root_dir: &Path, image_dir: &Path, memory_capacity: i64) -> 
     for (path, bytes, inodes) in file_systems {
         let Ok(stat) = rustix::fs::statvfs(path) else { continue };
         let block = stat.f_frsize as i64;
-        let space = Observation { available: stat.f_bavail as i64 * block, capacity: stat.f_blocks as i64 * block };
+        // What only root may use, or what a quota holds back, is no capacity: `df` counts the same way.
+        let usable = stat.f_blocks.saturating_sub(stat.f_bfree) + stat.f_bavail;
+        let space = Observation { available: stat.f_bavail as i64 * block, capacity: usable as i64 * block };
         observations.insert(bytes, space);
         // Some file systems have no fixed number of inodes.
         if stat.f_files > 0 {
