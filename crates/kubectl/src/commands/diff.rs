@@ -69,7 +69,7 @@ fn show_difference(session: &Session) -> CommandResult {
     if flags.bool("prune") {
         prune_namespaces_note(session);
         for info in find_prunable(session, &namespaces, &visited)? {
-            run.write(&info, Some(info.object.clone()), None)?;
+            run.write_live(&info)?;
         }
     }
     run.run_program()
@@ -78,6 +78,15 @@ fn show_difference(session: &Session) -> CommandResult {
 fn temporary_directory(prefix: &str) -> CommandResult<tempfile::TempDir> {
     let made = tempfile::Builder::new().prefix(&crate::files::temporary_name(prefix)).rand_bytes(0).tempdir();
     made.map_err(|error| CommandError::new(crate::files::os_error(&error)))
+}
+
+/// Writes a document to the file that is named after its object.
+fn write_document(directory: &tempfile::TempDir, info: &ResourceInfo, text: String) -> CommandResult {
+    let group = if info.mapping.group.is_empty() { String::new() } else { format!("{}.", info.mapping.group) };
+    let name = format!("{group}{}.{}.{}.{}", info.mapping.version, info.mapping.kind, info.namespace, info.name);
+    let path = directory.path().join(name.replace('/', "_"));
+    std::fs::write(&path, text)
+        .map_err(|error| CommandError::new(format!("open {}: {}", path.display(), crate::files::os_error(&error))))
 }
 
 struct DiffRun<'a> {
@@ -151,16 +160,16 @@ impl DiffRun<'_> {
         if info.mapping.kind == "Secret" && info.mapping.version == "v1" && !flags.bool("show-secrets") {
             mask_values(live.as_mut(), merged.as_mut());
         }
-        let group = if info.mapping.group.is_empty() { String::new() } else { format!("{}.", info.mapping.group) };
-        let name = format!("{group}{}.{}.{}.{}", info.mapping.version, info.mapping.kind, info.namespace, info.name);
         for (directory, object) in [(&self.live, live), (&self.merged, merged)] {
             let text = object.map(|object| api::yaml::write_document(&object)).unwrap_or_default();
-            let path = directory.path().join(name.replace('/', "_"));
-            std::fs::write(&path, text).map_err(|error| {
-                CommandError::new(format!("open {}: {}", path.display(), crate::files::os_error(&error)))
-            })?;
+            write_document(directory, info, text)?;
         }
         Ok(())
+    }
+
+    /// Writes an object that would be pruned, as it is, on one side only.
+    fn write_live(&self, info: &ResourceInfo) -> CommandResult {
+        write_document(&self.live, info, api::yaml::write_document(&info.object))
     }
 
     fn run_program(&self) -> CommandResult {
@@ -172,7 +181,7 @@ impl DiffRun<'_> {
             _ => {
                 let cause = match status {
                     Ok(status) => format!("exit status {}", status.code().unwrap_or(-1)),
-                    Err(_) => format!("exec: {}: executable file not found in $PATH", go_quote(&program)),
+                    Err(_) => "executable file not found in $PATH".to_owned(),
                 };
                 crate::bail!("failed to run {}: {cause}", go_quote(&program))
             }

@@ -38,9 +38,13 @@ pub fn run(session: &Session) -> CommandResult {
                 ..Default::default()
             }));
         };
-        selector = format!("involvedObject.kind={},involvedObject.name={name}", mapping.kind);
+        selector = format!(
+            "involvedObject.kind={},involvedObject.apiVersion={},involvedObject.name={name}",
+            mapping.kind,
+            mapping.api_version()
+        );
     }
-    let printer = ObjectPrinter::with_formats(flags, "", &["json", "yaml", "kyaml"])?;
+    let printer = ObjectPrinter::from_flags(flags, "")?;
     let path = if all { "/api/v1/events".to_owned() } else { format!("/api/v1/namespaces/{namespace}/events") };
     let request = |path: &str| RestRequest::get(path).with_optional("fieldSelector", &selector);
     let list = session.client()?.send_json(request(&path).with_query("limit", flags.int("chunk-size").to_string()))?;

@@ -117,7 +117,7 @@ fn log_query(session: &Session) -> CommandResult<Vec<(String, String)>> {
     if !since_time.is_empty() {
         let time: jiff::Timestamp = since_time.parse().map_err(|_| {
             CommandError::new(format!(
-                "parsing time {0} as \"2006-01-02T15:04:05.999999999Z07:00\": cannot parse {0} as \"2006\"",
+                "parsing time {0} as \"2006-01-02T15:04:05Z07:00\": cannot parse {0} as \"2006\"",
                 go_quote(&since_time)
             ))
         })?;

@@ -100,7 +100,9 @@ fn run(session: &Session, word: &'static str, field: &'static str) -> CommandRes
 
 /// Splits arguments into resources and changes.
 fn split_arguments(arguments: &[String], word: &str) -> CommandResult<(Vec<String>, Vec<String>)> {
-    let is_pair = |argument: &String| argument.contains('=') && !argument.starts_with('=') || argument.len() > 1 && argument.ends_with('-');
+    let is_pair = |argument: &String| {
+        argument.contains('=') && !argument.starts_with('=') || argument.len() > 1 && argument.ends_with('-')
+    };
     let first = arguments.iter().position(is_pair).unwrap_or(arguments.len());
     let (resources, pairs) = arguments.split_at(first);
     if let Some(stray) = pairs.iter().find(|argument| !is_pair(argument)) {

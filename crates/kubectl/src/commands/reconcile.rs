@@ -36,7 +36,7 @@ pub fn run(session: &Session) -> CommandResult {
     }
     let dry_run = DryRun::from_flags(&session.flags)?;
     if dry_run == DryRun::Server {
-        crate::bail!("--dry-run=server for command kubectl auth reconcile is not supported yet");
+        crate::bail!("--dry-run=server for command reconcile is not supported yet");
     }
     let printer = ObjectPrinter::from_flags(&session.flags, &format!("reconciled{}", dry_run.suffix()))?;
     builder.flatten = true;

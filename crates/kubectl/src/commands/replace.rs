@@ -11,7 +11,6 @@ use crate::{
     printers::ObjectPrinter,
     resource::{DryRun, RequestOptions, ResourceBuilder, Validation},
     session::Session,
-    usage::usage_error,
 };
 
 /// Replaces objects by those of files.
@@ -31,15 +30,24 @@ pub fn run(session: &Session) -> CommandResult {
     if flags.duration("timeout") != 0 && !force {
         crate::bail!("--timeout must have --force specified");
     }
-    if force && dry_run == DryRun::Server {
-        crate::bail!("--dry-run=server can not be used when --force is specified");
+    if force && dry_run != DryRun::None {
+        crate::bail!("--dry-run can not be used when --force is set");
     }
     if builder.filenames.is_empty() && builder.kustomize.is_empty() {
         crate::bail!("must specify one of -f and -k");
     }
     if !path.is_empty() {
         if builder.filenames.len() != 1 {
-            return Err(usage_error(session, "--raw can only use a single local file or stdin"));
+            crate::bail!("--raw can only use a single local file or stdin");
+        }
+        if builder.filenames.iter().any(|name| name.starts_with("http://") || name.starts_with("https://")) {
+            crate::bail!("--raw cannot read from a url");
+        }
+        for flag in ["recursive", "output"] {
+            let value = flags.string(flag);
+            if !["", "false"].contains(&value.as_str()) {
+                crate::bail!("--raw and --{flag} are mutually exclusive");
+            }
         }
         raw::check_path(&path)?;
         return raw::send(session, http::Method::PUT, &path, builder.filenames.first().map(String::as_str));

@@ -30,7 +30,8 @@ pub fn run(session: &Session) -> CommandResult {
     builder.flatten = true;
     builder.latest = true;
     builder.continue_on_error = true;
-    let conditions = flags.strings("for").iter().map(|text| parse_condition(text)).collect::<CommandResult<Vec<_>>>()?;
+    let conditions =
+        flags.strings("for").iter().map(|text| parse_condition(text)).collect::<CommandResult<Vec<_>>>()?;
     if conditions.is_empty() {
         crate::bail!("unrecognized condition: []");
     }
@@ -131,11 +132,7 @@ fn parse_path(text: &str) -> CommandResult<WaitFor> {
     Ok(WaitFor::Path(Box::new(path), value))
 }
 
-fn wait_for_creation(
-    session: &Session,
-    builder: &ResourceBuilder,
-    deadline: WaitDeadline,
-) -> CommandResult {
+fn wait_for_creation(session: &Session, builder: &ResourceBuilder, deadline: WaitDeadline) -> CommandResult {
     loop {
         let result = builder.build(session)?;
         if result.errors.is_empty() && !result.infos.is_empty() {

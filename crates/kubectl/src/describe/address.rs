@@ -13,7 +13,9 @@ pub fn ip_address(context: &DescribeContext, out: &mut Description, address: &Va
     out.metadata(address, false);
     if let Some(parent) = address.at("spec.parentRef") {
         out.line(0, "Parent Reference:");
-        for (label, field) in [("Group", "group"), ("Resource", "resource"), ("Namespace", "namespace"), ("Name", "name")] {
+        for (label, field) in
+            [("Group", "group"), ("Resource", "resource"), ("Namespace", "namespace"), ("Name", "name")]
+        {
             out.field(1, label, parent.text(field));
         }
     }

@@ -307,6 +307,9 @@ fn replica_sets(context: &DescribeContext, out: &mut Description, deployment: &V
         set.list("metadata.ownerReferences").iter().any(|owner| owner.flag("controller") && owner.text("uid") == uid)
     });
     sets.sort_by_key(|set| (set.text("metadata.creationTimestamp").to_owned(), name_of(set).to_owned()));
+    if sets.is_empty() {
+        return;
+    }
     let plain = |template: Option<&Value>| {
         let mut template = template.cloned().unwrap_or_default();
         if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {

@@ -128,6 +128,7 @@ fn format_number(verb: &FormatVerb, letter: char, number: &serde_json::Number) -
             'X' => format!("{magnitude:X}"),
             'o' => format!("{magnitude:o}"),
             'b' => format!("{magnitude:b}"),
+            'U' => return Some(format!("U+{magnitude:04X}")),
             'c' => return char::from_u32(u32::try_from(integer).ok()?).map(String::from),
             // Numbers of JSON are floats in Go.
             'f' | 'F' | 'e' | 'g' => return format_float(verb, letter, integer as f64, precision),

@@ -234,6 +234,11 @@ fn join(arguments: &[Option<Value>], always_spaced: bool) -> String {
     out
 }
 
+/// The Go type of a number.
+fn number_type(number: &serde_json::Number) -> &'static str {
+    if number.is_f64() { "float64" } else { "int" }
+}
+
 fn compare(left: Option<&Value>, right: Option<&Value>) -> Result<Option<Ordering>, TemplateError> {
     let (Some(left), Some(right)) = (left, right) else {
         return Ok((left.is_none() && right.is_none()).then_some(Ordering::Equal));
@@ -241,6 +246,9 @@ fn compare(left: Option<&Value>, right: Option<&Value>) -> Result<Option<Orderin
     match (left, right) {
         (Value::String(left), Value::String(right)) => Ok(Some(left.cmp(right))),
         (Value::Bool(left), Value::Bool(right)) => Ok(Some(left.cmp(right))),
+        (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
+            fault(format!("incompatible types for comparison: {} and {}", number_type(one), number_type(other)))
+        }
         (Value::Number(left), Value::Number(right)) => Ok(left.as_f64().partial_cmp(&right.as_f64())),
         (Value::Null, Value::Null) => Ok(Some(Ordering::Equal)),
         (Value::Null, _) | (_, Value::Null) => Ok(None),

@@ -334,10 +334,12 @@ pub fn parse_timeout(text: &str) -> CommandResult<i64> {
     if text.is_empty() || text == "0" {
         return Ok(0);
     }
-    if let Ok(seconds) = text.parse::<i64>() {
-        return Ok(seconds.saturating_mul(1_000_000_000));
-    }
-    api::duration::try_parse(text).map_err(|_| {
+    let parsed = match text.parse::<i64>() {
+        Ok(seconds) if seconds > 0 => Some(seconds.saturating_mul(1_000_000_000)),
+        Ok(_) => None,
+        Err(_) => api::duration::try_parse(text).ok(),
+    };
+    parsed.ok_or_else(|| {
         CommandError::new(
             "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a \
              corresponding time unit (e.g. 1s | 2m | 3h)",

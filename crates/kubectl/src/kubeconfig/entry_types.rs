@@ -179,7 +179,10 @@ mod tests {
     fn wrong_types_name_the_field() {
         let root = json!({"users": [{"name": "a", "user": {"password": true}}]});
         let error = check_types(&root).expect_err("a wrong type").to_string();
-        assert_eq!(error, "json: cannot unmarshal bool into Go struct field AuthInfo.users.user.password of type string");
+        assert_eq!(
+            error,
+            "json: cannot unmarshal bool into Go struct field AuthInfo.users.user.password of type string"
+        );
         assert!(check_types(&json!({"clusters": [{"cluster": {"server": "x"}}], "other": 1})).is_ok());
     }
 

@@ -53,7 +53,7 @@ pub struct RestClient {
     pub settings: ClientSettings,
     dialer: Dialer,
     idle: RefCell<Vec<ClientConnection>>,
-    headers: Vec<(String, String)>,
+    headers: RefCell<Vec<(String, String)>>,
     warnings: RefCell<BTreeSet<String>>,
     level: LogLevel,
 }
@@ -63,7 +63,7 @@ impl RestClient {
     pub fn new(mut settings: ClientSettings, command: &str, level: LogLevel) -> CommandResult<Self> {
         load_exec_credentials(&mut settings)?;
         let dialer = Dialer::new(&settings)?;
-        let headers = request::client_headers(&settings, command);
+        let headers = RefCell::new(request::client_headers(&settings, command));
         let (idle, warnings) = (RefCell::default(), RefCell::default());
         Ok(RestClient { settings, dialer, idle, headers, warnings, level })
     }
@@ -104,8 +104,23 @@ impl RestClient {
                 None => return Err(self.broken(request, TIMED_OUT)),
             };
             request_log::log_body(self.level, "Response Body", &response.body);
+            if response.status == http::StatusCode::UNAUTHORIZED {
+                self.refresh_credentials();
+            }
             Ok(response)
         })
+    }
+
+    /// Asks the exec plug-in for another token, which the next requests use; the refused one stays refused.
+    fn refresh_credentials(&self) {
+        let mut settings = self.settings.clone();
+        if settings.user.exec.is_none() || load_exec_credentials(&mut settings).is_err() {
+            return;
+        }
+        let mut headers = self.headers.borrow_mut();
+        for (_, value) in headers.iter_mut().filter(|(name, _)| name == "Authorization") {
+            *value = format!("Bearer {}", settings.user.token);
+        }
     }
 
     async fn with_deadline<T>(&self, limit: i64, work: impl Future<Output = T>) -> Option<T> {
@@ -205,8 +220,8 @@ impl RestClient {
         url: &str,
     ) -> CommandResult<http::Request<http_body_util::Full<Bytes>>> {
         let mut message = http::Request::builder().method(request.method.clone()).uri(url);
-        let own = self
-            .headers
+        let headers = self.headers.borrow();
+        let own = headers
             .iter()
             .filter(|(name, _)| !request.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
         for (name, value) in own.chain(&request.headers) {

@@ -26,6 +26,9 @@ pub struct TlsSettings {
 impl TlsSettings {
     /// The settings of a client.
     pub fn new(settings: &ClientSettings) -> CommandResult<Self> {
+        if settings.insecure && settings.authority.is_some() {
+            crate::bail!("specifying a root certificates file with the insecure flag is not allowed");
+        }
         let roots = if settings.insecure { RootCertStore::empty() } else { root_store(settings)? };
         let builder = ClientConfig::builder().with_root_certificates(roots);
         let mut key_error = None;

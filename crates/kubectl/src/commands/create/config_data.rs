@@ -214,8 +214,7 @@ pub fn registry_secret(generator: &Generator) -> CommandResult {
     let mut entries = DataEntries::new();
     for source in &files {
         // A path alone is the content of the only key.
-        let source =
-            if source.contains('=') { source.clone() } else { format!(".dockerconfigjson={source}") };
+        let source = if source.contains('=') { source.clone() } else { format!(".dockerconfigjson={source}") };
         add_file(&mut entries, &source, "Secret")?;
     }
     if files.is_empty() {
@@ -239,9 +238,8 @@ pub fn tls_secret(generator: &Generator) -> CommandResult {
     if key.is_empty() || certificate.is_empty() {
         crate::bail!("key and cert must be specified");
     }
-    let read = |path: &str| {
-        read_file(path).map_err(|error| CommandError::new(format!("Cannot read file {path}, {error}")))
-    };
+    let read =
+        |path: &str| read_file(path).map_err(|error| CommandError::new(format!("Cannot read file {path}, {error}")));
     let (certificate, key) = (read(&certificate)?, read(&key)?);
     check_key_pair(&certificate, &key)?;
     finish_secret(generator, "kubernetes.io/tls", vec![("tls.crt".into(), certificate), ("tls.key".into(), key)])

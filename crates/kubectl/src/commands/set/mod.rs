@@ -108,11 +108,12 @@ impl<'a> SetRun<'a> {
             field_manager: self.session.flags.string("field-manager"),
             ..Default::default()
         };
-        let patched = info
-            .patch(self.session.client()?, PatchKind::Strategic, patch.to_string(), &options)
-            .map_err(|error| match self.failure {
-                "" => error,
-                words => CommandError::new(format!("{words}{error}")),
+        let patched =
+            info.patch(self.session.client()?, PatchKind::Strategic, patch.to_string(), &options).map_err(|error| {
+                match self.failure {
+                    "" => error,
+                    words => CommandError::new(format!("{words}{error}")),
+                }
             })?;
         self.printer.print_typed(&patched)
     }

@@ -4,11 +4,7 @@ use api::Value;
 use serde_json::json;
 
 use super::SetRun;
-use crate::{
-    errors::CommandResult,
-    object::ObjectFields,
-    session::Session,
-};
+use crate::{errors::CommandResult, object::ObjectFields, session::Session};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
