@@ -1,7 +1,11 @@
 //! `ferry kubelet` by name: a second node on a machine, with a configuration file, drop-in files, TLS bootstrap, static pods
 //! and eviction.
 
-use std::{fs, path::PathBuf, process::Child};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Child,
+};
 
 use ferry_tests::{TestCluster, TestHost, eventually, machine::built_program, skip_reason};
 
@@ -56,10 +60,10 @@ impl<'a> SecondNode<'a> {
         let dir = self.dir.display();
         let config = format!(
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nport: 10350\nhealthzPort: 10348\n\
-             staticPodPath: {dir}/manifests\npodLogsDir: {dir}/logs\ncgroupRoot: /ferry-test-{}\nserverTLSBootstrap: true\n\
+             staticPodPath: {dir}/manifests\npodLogsDir: {dir}/logs\ncgroupRoot: /{}\nserverTLSBootstrap: true\n\
              rotateCertificates: true\nauthentication: {{x509: {{clientCAFile: {}}}}}\n\
              containerRuntimeEndpoint: unix://{dir}/rt/cri.sock\nmaxPods: 20\n",
-            std::process::id(),
+            cgroup_name(),
             ca.display()
         );
         fs::write(self.dir.join("config"), config).expect("a file");
@@ -119,7 +123,23 @@ impl Drop for SecondNode<'_> {
         }
         self.end_kubelet();
         end(&mut self.runtime);
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            remove_cgroups(&hierarchy.path().join(cgroup_name()));
+        }
     }
+}
+
+/// The cgroup of the second node's pods.
+fn cgroup_name() -> String {
+    format!("ferry-test-{}", std::process::id())
+}
+
+/// Removes empty cgroups, the inner ones first.
+fn remove_cgroups(path: &Path) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
+        remove_cgroups(&entry.path());
+    }
+    let _ = fs::remove_dir(path);
 }
 
 fn manifest(word: &str) -> String {
