@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     arguments::{DownArguments, JoinArguments, NodeArguments, StatusArguments, TokenArguments, UpArguments},
     caller::CallingUser,
-    down, image_commands, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet_command, node_commands,
-    own_runtime, screen, status, store_commands, token_commands,
+    down, image_commands, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet_command,
+    node_commands, own_runtime, screen, status, store_commands, token_commands,
     up::{self, StartArguments},
 };
 

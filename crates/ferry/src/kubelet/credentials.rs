@@ -12,10 +12,7 @@ use anyhow::{Context, anyhow};
 use base64::Engine;
 use client::certificates::ReloadingCertificate;
 use kube::{Client, config::Kubeconfig};
-use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
-    pki_types::CertificateDer,
-};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types::CertificateDer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
