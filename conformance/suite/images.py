@@ -18,9 +18,9 @@ from .places import CACHE, Untrusted
 IMAGES = CACHE / "conformance" / "images"
 LAYERS = CACHE / "conformance" / "layers"
 # Part of the files' names: raise it whenever what is built changes.
-DEBIAN = "2"
-# What upstream's agnhost and the images beside it bring: dig, nslookup, curl, nc, ip, ps, stress and a shell.
-TOOLS = "bash,bind9-dnsutils,busybox-static,curl,iproute2,iptables,netcat-openbsd,procps,stress,util-linux"
+DEBIAN = "3"
+# What upstream's agnhost and the images beside it bring: dig, nslookup, curl, wget, nc, ip, ps, stress and a shell.
+TOOLS = "bash,bind9-dnsutils,busybox-static,curl,iproute2,iptables,netcat-openbsd,procps,stress,util-linux,wget"
 # Version and digest of the source.
 BUSYBOX = ("1.37.0", "3311dff32e746499f4df0d5df04d7eb396382d7e108bb9250e7b519b837043a4")
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
