@@ -1,11 +1,13 @@
-//! Streams: exec, attach and port-forward over SPDY on a loopback port.
+//! Streams: exec, attach and port-forward over SPDY or WebSocket on a loopback port.
 //!
 //! A call of CRI returns a URL with a token that is good for one connection.
 
+mod client_stream;
 mod port_forward;
 mod remote_command;
 mod spdy;
 mod spdy_headers;
+mod web_socket;
 
 use std::{
     collections::HashMap,
@@ -137,17 +139,15 @@ async fn serve_http(server: Arc<RuntimeServer>, stream: TcpStream) {
 }
 
 fn accept_stream(server: Arc<RuntimeServer>, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let refuse = |status, text: &str| {
-        let mut response = Response::new(Full::from(text.to_owned()));
-        *response.status_mut() = status;
-        response
-    };
     let Some(wanted) = server.streams.take(request.uri().path()) else {
         return refuse(StatusCode::NOT_FOUND, "unknown or expired token");
     };
+    if web_socket::is_handshake(request.headers()) {
+        return accept_web_socket(server, request, wanted);
+    }
     let upgrade = request.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !upgrade.eq_ignore_ascii_case("SPDY/3.1") {
-        return refuse(StatusCode::BAD_REQUEST, "this runtime streams over SPDY/3.1 only");
+        return refuse(StatusCode::BAD_REQUEST, "this runtime streams over SPDY/3.1 and WebSocket");
     }
     let protocols: &[&str] = match wanted {
         StreamRequest::PortForward(_) => &[PORT_FORWARD_PROTOCOL],
@@ -182,6 +182,55 @@ fn accept_stream(server: Arc<RuntimeServer>, mut request: Request<Incoming>) -> 
     headers.insert(header::CONNECTION, header::HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, header::HeaderValue::from_static("SPDY/3.1"));
     headers.insert(STREAM_PROTOCOL, header::HeaderValue::from_static(protocol));
+    response
+}
+
+/// A response with a status and a text.
+fn refuse(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text.to_owned()));
+    *response.status_mut() = status;
+    response
+}
+
+fn accept_web_socket(
+    server: Arc<RuntimeServer>,
+    mut request: Request<Incoming>,
+    wanted: StreamRequest,
+) -> Response<Full<Bytes>> {
+    let is_port_forward = matches!(wanted, StreamRequest::PortForward(_));
+    let Some(protocol) = web_socket::choose_protocol(request.headers(), is_port_forward) else {
+        return refuse(StatusCode::FORBIDDEN, "unable to upgrade: unable to negotiate protocol");
+    };
+    let Some(headers) = web_socket::handshake_headers(request.headers(), protocol) else {
+        return refuse(StatusCode::BAD_REQUEST, "the WebSocket handshake has no key");
+    };
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgraded.await else { return };
+        match wanted {
+            StreamRequest::Exec(request) => {
+                let wanted = [request.stdin, request.stdout, request.stderr];
+                let streams = web_socket::serve_command(upgraded, protocol, wanted, request.tty).await;
+                remote_command::run_exec(&server, request, protocol.version, streams).await;
+            }
+            StreamRequest::Attach(request) => {
+                let wanted = [request.stdin, request.stdout, request.stderr];
+                let streams = web_socket::serve_command(upgraded, protocol, wanted, request.tty).await;
+                remote_command::run_attach(&server, request, protocol.version, streams).await;
+            }
+            StreamRequest::PortForward(request) if protocol.is_tunnel() => {
+                let (streams, open) = spdy::serve_connection(web_socket::serve_tunnel(upgraded).await);
+                port_forward::forward_ports(&server, &request, streams).await;
+                drop(open);
+            }
+            StreamRequest::PortForward(request) => {
+                let streams = web_socket::serve_ports(upgraded, protocol, &request.port).await;
+                port_forward::forward_ports(&server, &request, streams).await;
+            }
+        }
+    });
+    let mut response = refuse(StatusCode::SWITCHING_PROTOCOLS, "");
+    *response.headers_mut() = headers;
     response
 }
 

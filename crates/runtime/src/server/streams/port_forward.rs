@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{
     super::{RuntimeServer, blocking},
-    spdy::SpdyStream,
+    client_stream::ClientStream,
 };
 use crate::cri::types::PortForwardRequest;
 
@@ -22,11 +22,11 @@ const MOST_WAITING: usize = 1000;
 pub async fn forward_ports(
     server: &Arc<RuntimeServer>,
     request: &PortForwardRequest,
-    mut opened: mpsc::Receiver<SpdyStream>,
+    mut opened: mpsc::Receiver<ClientStream>,
 ) {
     let Ok(sandbox) = server.sandbox(&request.pod_sandbox_id) else { return };
     let namespace = format!("/proc/{}/ns/net", sandbox.state().pid);
-    let mut waiting: HashMap<String, SpdyStream> = HashMap::new();
+    let mut waiting: HashMap<String, ClientStream> = HashMap::new();
     while let Some(stream) = opened.recv().await {
         let id = match stream.header("requestid") {
             // Old clients open the two streams of a port one after the other.
@@ -44,7 +44,7 @@ pub async fn forward_ports(
     }
 }
 
-async fn forward_port(namespace: String, data: SpdyStream, error: SpdyStream) {
+async fn forward_port(namespace: String, data: ClientStream, error: ClientStream) {
     let port = data.header("port").to_owned();
     let outcome = match port.parse::<u16>() {
         Ok(number) => connect(namespace, number).await,
@@ -77,7 +77,7 @@ async fn connect(namespace: String, port: u16) -> Result<TcpStream, String> {
     TcpStream::from_std(stream).map_err(|error| error.to_string())
 }
 
-async fn copy(stream: TcpStream, mut data: SpdyStream) {
+async fn copy(stream: TcpStream, mut data: ClientStream) {
     let (mut from_pod, mut to_pod) = stream.into_split();
     let writer = data.writer();
     let requests = async {

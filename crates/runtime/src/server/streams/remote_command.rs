@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     super::{RuntimeServer, exec::output_pipe, records::Sandbox},
-    spdy::{SpdyStream, SpdyWriter},
+    client_stream::{ClientStream, StreamWriter},
 };
 use crate::{
     cri::types::*,
@@ -31,11 +31,11 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// The streams of a command.
 #[derive(Default)]
 struct CommandStreams {
-    error: Option<SpdyStream>,
-    stdin: Option<SpdyStream>,
-    stdout: Option<SpdyStream>,
-    stderr: Option<SpdyStream>,
-    resize: Option<SpdyStream>,
+    error: Option<ClientStream>,
+    stdin: Option<ClientStream>,
+    stdout: Option<ClientStream>,
+    stderr: Option<ClientStream>,
+    resize: Option<ClientStream>,
 }
 
 /// A size of a terminal.
@@ -49,7 +49,7 @@ struct TerminalSize {
 impl CommandStreams {
     /// Waits for the streams that were asked for.
     async fn accept(
-        opened: &mut mpsc::Receiver<SpdyStream>,
+        opened: &mut mpsc::Receiver<ClientStream>,
         wanted: [bool; 3],
         tty: bool,
         version: &str,
@@ -78,7 +78,7 @@ pub async fn run_exec(
     server: &Arc<RuntimeServer>,
     request: ExecRequest,
     protocol: &str,
-    mut opened: mpsc::Receiver<SpdyStream>,
+    mut opened: mpsc::Receiver<ClientStream>,
 ) {
     let wanted = [request.stdin, request.stdout, request.stderr];
     let Some(mut streams) = CommandStreams::accept(&mut opened, wanted, request.tty, protocol).await else { return };
@@ -105,7 +105,7 @@ pub async fn run_attach(
     server: &Arc<RuntimeServer>,
     request: AttachRequest,
     protocol: &str,
-    mut opened: mpsc::Receiver<SpdyStream>,
+    mut opened: mpsc::Receiver<ClientStream>,
 ) {
     let wanted = [request.stdin, request.stdout, request.stderr];
     let Some(mut streams) = CommandStreams::accept(&mut opened, wanted, request.tty, protocol).await else { return };
@@ -160,14 +160,14 @@ async fn run_pipes(
     mut session: ExecSession,
     files: CommandFiles,
     streams: CommandStreams,
-    opened: &mut mpsc::Receiver<SpdyStream>,
+    opened: &mut mpsc::Receiver<ClientStream>,
 ) -> Result<i32, SupervisorError> {
     if let (Some((ours, _)), Some(stream)) = (files.stdin, streams.stdin) {
         tokio::spawn(copy_input(stream, ours));
     }
-    let copy = |file: Option<(pipe::Receiver, OwnedFd)>, stream: Option<SpdyStream>| {
+    let copy = |file: Option<(pipe::Receiver, OwnedFd)>, stream: Option<ClientStream>| {
         let source = file.map(|(ours, _)| ours);
-        let target = stream.as_ref().map(SpdyStream::writer);
+        let target = stream.as_ref().map(ClientStream::writer);
         async move {
             if let (Some(source), Some(target)) = (source, target) {
                 copy_output(source, target).await;
@@ -182,7 +182,7 @@ async fn run_pipes(
 async fn run_terminal(
     mut session: ExecSession,
     streams: CommandStreams,
-    opened: &mut mpsc::Receiver<SpdyStream>,
+    opened: &mut mpsc::Receiver<ClientStream>,
 ) -> Result<i32, SupervisorError> {
     let terminal = session.terminal.take().ok_or(SupervisorError::Unexpected)?;
     set_nonblocking(&terminal);
@@ -207,7 +207,7 @@ async fn run_terminal(
 async fn finish_session<T>(
     session: &mut ExecSession,
     outputs: impl Future<Output = T>,
-    opened: &mut mpsc::Receiver<SpdyStream>,
+    opened: &mut mpsc::Receiver<ClientStream>,
 ) -> Result<i32, SupervisorError> {
     tokio::pin!(outputs);
     let mut done = false;
@@ -229,7 +229,7 @@ async fn finish_session<T>(
     }
 }
 
-async fn copy_input(mut stream: SpdyStream, mut target: pipe::Sender) {
+async fn copy_input(mut stream: ClientStream, mut target: pipe::Sender) {
     while let Some(data) = stream.data.recv().await {
         if target.write_all(&data).await.is_err() {
             return;
@@ -237,7 +237,7 @@ async fn copy_input(mut stream: SpdyStream, mut target: pipe::Sender) {
     }
 }
 
-async fn copy_output(mut source: pipe::Receiver, target: SpdyWriter) {
+async fn copy_output(mut source: pipe::Receiver, target: StreamWriter) {
     let mut buffer = vec![0; 32 << 10];
     // A terminal whose other side is closed fails: that is its end.
     while let Ok(length @ 1..) = source.read(&mut buffer).await {
@@ -248,7 +248,7 @@ async fn copy_output(mut source: pipe::Receiver, target: SpdyWriter) {
     target.finish().await;
 }
 
-async fn resize_terminal(terminal: OwnedFd, mut stream: SpdyStream) {
+async fn resize_terminal(terminal: OwnedFd, mut stream: ClientStream) {
     while let Some(data) = stream.data.recv().await {
         if let Ok(size) = serde_json::from_slice::<TerminalSize>(&data) {
             // A terminal that is gone has no size.
@@ -257,7 +257,7 @@ async fn resize_terminal(terminal: OwnedFd, mut stream: SpdyStream) {
     }
 }
 
-async fn resize_container(sandbox: Arc<Sandbox>, container: String, mut stream: SpdyStream) {
+async fn resize_container(sandbox: Arc<Sandbox>, container: String, mut stream: ClientStream) {
     let supervisor: &SupervisorClient = &sandbox.supervisor;
     while let Some(data) = stream.data.recv().await {
         if let Ok(TerminalSize { width, height }) = serde_json::from_slice::<TerminalSize>(&data) {
@@ -269,8 +269,8 @@ async fn resize_container(sandbox: Arc<Sandbox>, container: String, mut stream: 
 }
 
 /// Says on the error stream how it ended: a status since version 4, text on failure before.
-async fn report(error: Option<&SpdyStream>, protocol: &str, command: &str, outcome: Result<i32, SupervisorError>) {
-    let Some(writer) = error.map(SpdyStream::writer) else { return };
+async fn report(error: Option<&ClientStream>, protocol: &str, command: &str, outcome: Result<i32, SupervisorError>) {
+    let Some(writer) = error.map(ClientStream::writer) else { return };
     let failure = match outcome {
         Ok(0) => None,
         Ok(code) => {
@@ -306,7 +306,7 @@ async fn report(error: Option<&SpdyStream>, protocol: &str, command: &str, outco
 }
 
 /// Gives the client time to read everything and to close the connection.
-async fn wait_for_client(opened: &mut mpsc::Receiver<SpdyStream>) {
+async fn wait_for_client(opened: &mut mpsc::Receiver<ClientStream>) {
     let closed = async { while opened.recv().await.is_some() {} };
     let _ = tokio::time::timeout(DRAIN_PATIENCE, closed).await;
 }

@@ -8,9 +8,11 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::spdy_headers::{HeaderReader, SpdyProtocolError};
+use super::{
+    client_stream::{ClientStream, FIN, StreamFraming},
+    spdy_headers::{HeaderReader, SpdyProtocolError},
+};
 
-const FIN: u8 = 1;
 const VERSION: u16 = 3;
 const SYN_STREAM: u16 = 1;
 const SYN_REPLY: u16 = 2;
@@ -23,47 +25,6 @@ const WAITING: usize = 64;
 /// Streams of one connection.
 const MOST_STREAMS: usize = 1024;
 
-/// A stream that the client opened.
-pub struct SpdyStream {
-    id: u32,
-    headers: Vec<(String, String)>,
-    /// What the client sends; it ends with the stream.
-    pub data: mpsc::Receiver<Bytes>,
-    frames: mpsc::Sender<Bytes>,
-}
-
-/// The half of a stream that is written.
-#[derive(Clone)]
-pub struct SpdyWriter {
-    id: u32,
-    frames: mpsc::Sender<Bytes>,
-}
-
-impl SpdyStream {
-    /// A header.
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
-    }
-
-    /// Its written half.
-    pub fn writer(&self) -> SpdyWriter {
-        SpdyWriter { id: self.id, frames: self.frames.clone() }
-    }
-}
-
-impl SpdyWriter {
-    /// Sends data; false if the connection is gone.
-    pub async fn send(&self, data: &[u8]) -> bool {
-        self.frames.send(data_frame(self.id, false, data)).await.is_ok()
-    }
-
-    /// Ends the stream.
-    pub async fn finish(&self) {
-        // A connection that is gone needs no end.
-        let _ = self.frames.send(data_frame(self.id, true, &[])).await;
-    }
-}
-
 /// Keeps a connection open while it has no streams.
 pub struct OpenConnection {
     _frames: mpsc::Sender<Bytes>,
@@ -71,7 +32,7 @@ pub struct OpenConnection {
 
 /// Serves a connection: new streams come from the returned channel, which ends with the connection. Both tasks end when
 /// the connection does, or when nobody writes or listens any more and the [`OpenConnection`] is dropped.
-pub fn serve_connection<C>(connection: C) -> (mpsc::Receiver<SpdyStream>, OpenConnection)
+pub fn serve_connection<C>(connection: C) -> (mpsc::Receiver<ClientStream>, OpenConnection)
 where
     C: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -99,7 +60,7 @@ where
 async fn read_frames(
     mut reader: impl AsyncRead + Unpin,
     frames: mpsc::Sender<Bytes>,
-    opened: mpsc::Sender<SpdyStream>,
+    opened: mpsc::Sender<ClientStream>,
 ) -> io::Result<()> {
     // The writer ends once the first streams were handed out and all are dropped.
     let weak = frames.downgrade();
@@ -138,7 +99,11 @@ async fn read_frames(
                     }
                     let is_first = !std::mem::replace(&mut has_replied, true);
                     let _ = frames.send(reply_frame(id, is_first)).await;
-                    if listener.send(SpdyStream { id, headers, data, frames }).await.is_err() {
+                    if listener
+                        .send(ClientStream { id, headers, data, frames, framing: StreamFraming::Spdy })
+                        .await
+                        .is_err()
+                    {
                         opened = None;
                     }
                     drop(kept.take());
@@ -172,14 +137,6 @@ fn take_frame(buffer: &mut BytesMut) -> io::Result<Option<(u32, u8, Bytes)>> {
     }
     buffer.advance(8);
     Ok(Some((word, flags, buffer.split_to(length).freeze())))
-}
-
-fn data_frame(stream: u32, fin: bool, data: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(8 + data.len());
-    frame.put_u32(stream);
-    frame.put_u32(u32::from(if fin { FIN } else { 0 }) << 24 | data.len() as u32);
-    frame.put_slice(data);
-    frame.freeze()
 }
 
 fn control_frame(kind: u16, payload: &[u8]) -> Bytes {
