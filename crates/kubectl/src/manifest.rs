@@ -98,7 +98,10 @@ fn json_error(bytes: &[u8]) -> CommandResult {
     }
     match api::json::parse(bytes) {
         Ok(_) => Ok(()),
-        Err(error) => Err(CommandError::new(format!("json: {error}"))),
+        Err(error) => Err(match error.to_string() {
+            text if text == "unexpected end of JSON input" => CommandError::new("unexpected EOF"),
+            text => CommandError::new(format!("json: {text}")),
+        }),
     }
 }
 

@@ -55,6 +55,13 @@ fn execute(arguments: &[String]) -> CommandResult {
     let mut flags = FlagSet::new(&command_table().flags_of(&found.command.path));
     preferences.apply_defaults(&expansion, found.command, &mut flags).map_err(report_preferences)?;
     if let Err(error) = flags.parse(&found.arguments) {
+        // Its exit code 1 means a difference.
+        if found.command.path == "kubectl diff" {
+            return Err(CommandError::ExitCode(
+                2,
+                format!("error: {error}\nSee 'kubectl diff -h' for help and examples"),
+            ));
+        }
         let hint = match found.command.name() {
             "options" => format!("{error}\nRun '{}' without flags.", found.command.path),
             _ => format!("{error}\nSee '{} --help' for usage.", found.command.path),

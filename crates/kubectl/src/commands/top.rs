@@ -25,6 +25,10 @@ fn check_sort(session: &Session) -> CommandResult<String> {
     if !["", "cpu", "memory"].contains(&sort.as_str()) {
         crate::bail!("--sort-by accepts only cpu or memory");
     }
+    if !session.arguments().is_empty() && !session.flags.string("selector").is_empty() {
+        let word = if session.command.path.ends_with("node") { "--selector" } else { "selector" };
+        crate::bail!("only one of NAME or {word} can be provided");
+    }
     Ok(sort)
 }
 
