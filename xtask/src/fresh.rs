@@ -38,6 +38,7 @@ const VARIABLES: &[&str] = &[
     "CURL_CA_BUNDLE",
     "REQUESTS_CA_BUNDLE",
     "TERM",
+    "CARGO_INCREMENTAL",
 ];
 const VARIABLE_PREFIXES: &[&str] = &["FERRY_", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "GO", "PIP_"];
 
