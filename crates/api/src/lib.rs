@@ -8,6 +8,7 @@ pub mod cached_document;
 pub mod convert;
 pub mod decode;
 pub mod defaults;
+pub mod disabled_fields;
 pub mod discovery;
 pub mod document_cache;
 pub mod field_error;

@@ -1,7 +1,10 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use admission::AdmissionAttributes;
-use api::{Value, apply, decode, defaults, meta, schema::Resource, status::Status, validate};
+use api::{
+    Value, apply, decode, defaults, disabled_fields::drop_disabled_fields, meta, schema::Resource, status::Status,
+    validate,
+};
 use apiserver_core::{body::RequestBody, clock, initializers, request::ResourceRequest};
 use store::Precondition;
 
@@ -148,6 +151,9 @@ fn prepare_create(request: &ResourceRequest, object: &mut Value) {
     let strategy = strategies::strategy_for(resource);
     if resource.subresource("status").is_some() && !strategy.keeps_status_on_create() {
         reset_status(resource, object);
+    }
+    if resource.custom_schema.is_none() {
+        drop_disabled_fields(resource.ty, object, None);
     }
     strategy.prepare_create(object, &request.user);
 }

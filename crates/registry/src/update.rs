@@ -2,7 +2,9 @@
 
 use admission::AdmissionAttributes;
 use api::{
-    Map, Value, apply, decode, json, meta,
+    Map, Value, apply, decode,
+    disabled_fields::drop_disabled_fields,
+    json, meta,
     patch::{self, PatchType},
     schema::Resource,
     status::Status,
@@ -475,6 +477,9 @@ fn prepare_update(request: &ResourceRequest, scope: UpdateScope, mut object: Val
     let whole = matches!(scope, UpdateScope::Main | UpdateScope::Scale);
     if whole && resource.subresource("status").is_some() {
         copy_fields(&mut object, current, &["status"]);
+    }
+    if scope != UpdateScope::Server && resource.custom_schema.is_none() {
+        drop_disabled_fields(resource.ty, &mut object, Some(current));
     }
     if whole {
         strategies::strategy_for(resource).prepare_update(&mut object, current);

@@ -52,25 +52,18 @@ fn set_template_generation(set: &mut Value, generation: i64) {
     meta::object_mut(annotations).insert(TEMPLATE_GENERATION_ANNOTATION.into(), generation.to_string().into());
 }
 
-/// The strategy of stateful sets: claim templates name their kind, and `maxUnavailable` is dropped unless it is in use,
-/// because its feature is off by default.
+/// The strategy of stateful sets: claim templates name their kind.
 pub struct StatefulSetStrategy;
 
 impl Strategy for StatefulSetStrategy {
     fn prepare_create(&self, set: &mut Value, _: &User) {
         set_claim_template_kinds(set);
-        drop_max_unavailable(set);
     }
 
-    fn prepare_update(&self, set: &mut Value, current: &Value) {
+    fn prepare_update(&self, set: &mut Value, _: &Value) {
         set_claim_template_kinds(set);
-        if current.pointer(MAX_UNAVAILABLE).is_none() {
-            drop_max_unavailable(set);
-        }
     }
 }
-
-const MAX_UNAVAILABLE: &str = "/spec/updateStrategy/rollingUpdate/maxUnavailable";
 
 fn set_claim_template_kinds(set: &mut Value) {
     let templates = set.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
@@ -78,11 +71,6 @@ fn set_claim_template_kinds(set: &mut Value) {
         template.insert("apiVersion".into(), "v1".into());
         template.insert("kind".into(), "PersistentVolumeClaim".into());
     }
-}
-
-fn drop_max_unavailable(set: &mut Value) {
-    let rolling_update = set.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
-    rolling_update.into_iter().for_each(|rolling_update| drop(rolling_update.remove("maxUnavailable")));
 }
 
 /// The strategy of endpoint slices: a changed label bumps the generation too.
@@ -120,17 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claim_templates_name_their_kind_and_max_unavailable_is_dropped() {
-        let set = || {
-            json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}],
-                "updateStrategy": {"rollingUpdate": {"maxUnavailable": 2, "partition": 1}}}})
-        };
-        let mut created = set();
+    fn claim_templates_name_their_kind() {
+        let mut created = json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}});
         StatefulSetStrategy.prepare_create(&mut created, &User::default());
         assert_eq!(created["spec"]["volumeClaimTemplates"][0]["kind"], "PersistentVolumeClaim");
-        assert_eq!(created["spec"]["updateStrategy"]["rollingUpdate"], json!({"partition": 1}));
-        let mut updated = set();
-        StatefulSetStrategy.prepare_update(&mut updated, &set());
-        assert_eq!(updated["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], 2);
     }
 }
