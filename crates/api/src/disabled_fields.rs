@@ -14,7 +14,7 @@ const DISABLED_FIELDS: &str = include_str!("../schema/disabled_fields.txt");
 
 /// A step from a value to the values inside it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum PathStep {
+enum DisabledPathStep {
     /// A field of a struct.
     Field(&'static str),
     /// All items of a list, or all values of a map.
@@ -36,7 +36,7 @@ struct DisabledField {
 /// A disabled field at a place of a kind.
 #[derive(Clone, Debug)]
 struct DisabledPath {
-    steps: Vec<PathStep>,
+    steps: Vec<DisabledPathStep>,
     field: DisabledField,
 }
 
@@ -89,7 +89,7 @@ impl DisabledPath {
             }
         };
         match self.steps.split_last() {
-            Some((PathStep::Field(parent), steps)) if drops_empty_struct => {
+            Some((DisabledPathStep::Field(parent), steps)) if drops_empty_struct => {
                 visit_mut(object, steps, &mut |found| {
                     let Some(Value::Object(inner)) = found.get_mut(*parent) else { return };
                     let was_empty = inner.is_empty();
@@ -105,14 +105,16 @@ impl DisabledPath {
 }
 
 /// Calls `use_map` with each object at the end of `steps`.
-fn visit(value: &Value, steps: &[PathStep], use_map: &mut impl FnMut(&Map)) {
+fn visit(value: &Value, steps: &[DisabledPathStep], use_map: &mut impl FnMut(&Map)) {
     match (steps.split_first(), value) {
         (None, Value::Object(map)) => use_map(map),
-        (Some((PathStep::Field(name), rest)), Value::Object(map)) => {
+        (Some((DisabledPathStep::Field(name), rest)), Value::Object(map)) => {
             map.get(*name).into_iter().for_each(|inner| visit(inner, rest, use_map));
         }
-        (Some((PathStep::Each, rest)), Value::Array(items)) => items.iter().for_each(|item| visit(item, rest, use_map)),
-        (Some((PathStep::Each, rest)), Value::Object(map)) => {
+        (Some((DisabledPathStep::Each, rest)), Value::Array(items)) => {
+            items.iter().for_each(|item| visit(item, rest, use_map))
+        }
+        (Some((DisabledPathStep::Each, rest)), Value::Object(map)) => {
             map.iter().for_each(|(_, inner)| visit(inner, rest, use_map));
         }
         _ => {}
@@ -120,16 +122,16 @@ fn visit(value: &Value, steps: &[PathStep], use_map: &mut impl FnMut(&Map)) {
 }
 
 /// As [`visit`], with objects that may be changed.
-fn visit_mut(value: &mut Value, steps: &[PathStep], use_map: &mut impl FnMut(&mut Map)) {
+fn visit_mut(value: &mut Value, steps: &[DisabledPathStep], use_map: &mut impl FnMut(&mut Map)) {
     match (steps.split_first(), value) {
         (None, Value::Object(map)) => use_map(map),
-        (Some((PathStep::Field(name), rest)), Value::Object(map)) => {
+        (Some((DisabledPathStep::Field(name), rest)), Value::Object(map)) => {
             map.get_mut(*name).into_iter().for_each(|inner| visit_mut(inner, rest, use_map));
         }
-        (Some((PathStep::Each, rest)), Value::Array(items)) => {
+        (Some((DisabledPathStep::Each, rest)), Value::Array(items)) => {
             items.iter_mut().for_each(|item| visit_mut(item, rest, use_map));
         }
-        (Some((PathStep::Each, rest)), Value::Object(map)) => {
+        (Some((DisabledPathStep::Each, rest)), Value::Object(map)) => {
             map.iter_mut().for_each(|(_, inner)| visit_mut(inner, rest, use_map));
         }
         _ => {}
@@ -152,7 +154,7 @@ fn gates_of_type(ty: TypeId) -> DisabledGates {
 fn find_fields(
     ty: TypeId,
     fields: &[DisabledField],
-    steps: &mut Vec<PathStep>,
+    steps: &mut Vec<DisabledPathStep>,
     outer: &mut Vec<TypeId>,
     found: &mut Vec<DisabledPath>,
 ) {
@@ -169,10 +171,10 @@ fn find_fields(
     outer.push(ty);
     for field in &definition.fields {
         let depth = steps.len();
-        steps.push(PathStep::Field(field.name));
+        steps.push(DisabledPathStep::Field(field.name));
         let mut inner = &field.ty;
         while let FieldType::List(element) | FieldType::Map(element) = inner {
-            steps.push(PathStep::Each);
+            steps.push(DisabledPathStep::Each);
             inner = element;
         }
         if let FieldType::Struct(id) = inner {

@@ -274,7 +274,7 @@ pub struct TokenArguments {
     pub data_dir: PathBuf,
 }
 
-/// What to do with tokens.
+/// Operations on tokens.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum TokenCommands {
     /// Make a token and print the command that joins a node with it
@@ -304,7 +304,7 @@ pub struct NodeArguments {
     pub data_dir: PathBuf,
 }
 
-/// What to do with a node.
+/// Operations on nodes.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum NodeCommands {
     /// Move the pods of a node to others and let none in; `kubectl uncordon` undoes it

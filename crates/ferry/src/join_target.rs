@@ -2,7 +2,7 @@
 
 use crate::bootstrap_token::BootstrapToken;
 
-/// What a node shows to join.
+/// The credentials of a node that joins.
 #[derive(Clone, Debug)]
 pub struct JoinCredentials {
     /// The bootstrap token.

@@ -28,7 +28,7 @@ pub enum EnvFileError {
     Syntax {
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error in the line.
         reason: &'static str,
     },
 }

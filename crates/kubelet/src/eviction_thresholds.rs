@@ -147,7 +147,7 @@ pub struct EvictionThreshold {
 pub struct EvictionSettings {
     /// The limits.
     pub thresholds: Vec<EvictionThreshold>,
-    /// What must be available beyond a limit before it is no longer met.
+    /// The amount that must be available beyond a limit before it is no longer met.
     pub minimum_reclaim: BTreeMap<EvictionSignal, ThresholdValue>,
     /// The longest grace period of pods that a soft limit evicts.
     pub max_pod_grace_period: Duration,
@@ -184,7 +184,7 @@ impl EvictionSettings {
 /// A measured resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What is free.
+    /// The free amount.
     pub available: i64,
     /// All there is.
     pub capacity: i64,

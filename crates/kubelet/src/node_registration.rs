@@ -55,7 +55,7 @@ pub struct NodeRegistration {
     pub machine: MachineInfo,
 }
 
-/// What the status of the node says beside its hardware.
+/// Facts in the status of the node beside its hardware.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct NodeReport {
     /// Why the node is not ready.

@@ -11,7 +11,7 @@ use crate::eviction_thresholds::EvictionSettings;
 /// Settings of the node.
 #[derive(Clone, Debug)]
 pub struct KubeletSettings {
-    /// Where static pods come from.
+    /// The sources of static pods.
     pub static_pods: StaticPodSettings,
     /// Limits of images on disk.
     pub image_gc: ImageGcSettings,

@@ -169,7 +169,7 @@ impl ContainerCgroup {
         found.map(|(_, directory)| directory.as_path())
     }
 
-    /// How often the kernel killed a process of the group for want of memory.
+    /// Returns the number of processes of the group that the kernel killed for want of memory.
     pub fn out_of_memory_kills(&self) -> u64 {
         let file = if self.is_unified { "memory.events" } else { "memory.oom_control" };
         let Some(directory) = self.directory_of("memory") else { return 0 };

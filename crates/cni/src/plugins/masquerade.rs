@@ -27,13 +27,13 @@ const SNAT: i32 = 100;
 /// Masquerades the addresses of a result.
 pub fn add_masquerade(request: &CniRequest, result: &CniResult) -> Result<(), PluginError> {
     delete_masquerade(request)?;
-    let owner = Attachment::of_request(request).owner();
+    let owner = MasqueradeOwner::from_request(request).owner();
     result.ips.iter().try_for_each(|ip| add_address(ip.address, &owner)).map_err(|error| refused(&error))
 }
 
 /// Ends the masquerading of an attachment's addresses.
 pub fn delete_masquerade(request: &CniRequest) -> Result<(), PluginError> {
-    let owner = Attachment::of_request(request).owner();
+    let owner = MasqueradeOwner::from_request(request).owner();
     delete_owned(|data| data == owner).map_err(|error| refused(&error))
 }
 
@@ -45,7 +45,7 @@ pub fn collect_masquerade(request: &CniRequest) -> Result<(), PluginError> {
         .iter()
         .map(|one| {
             let (container, interface) = (text(one, "containerID"), text(one, "ifname"));
-            Attachment { network: &request.network, container: &container, interface: &interface }.owner()
+            MasqueradeOwner { network: &request.network, container: &container, interface: &interface }.owner()
         })
         .collect();
     let network = hash(request.network.as_bytes()).to_ne_bytes();
@@ -53,15 +53,15 @@ pub fn collect_masquerade(request: &CniRequest) -> Result<(), PluginError> {
         .map_err(|error| refused(&error))
 }
 
-/// The identity of an attachment.
-struct Attachment<'a> {
+/// The attachment that an address is masqueraded for.
+struct MasqueradeOwner<'a> {
     network: &'a str,
     container: &'a str,
     interface: &'a str,
 }
 
-impl<'a> Attachment<'a> {
-    fn of_request(request: &'a CniRequest) -> Self {
+impl<'a> MasqueradeOwner<'a> {
+    fn from_request(request: &'a CniRequest) -> Self {
         Self { network: &request.network, container: &request.container_id, interface: &request.interface }
     }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn owners_differ_by_network_container_and_interface() {
-        let owner = |network, container, interface| Attachment { network, container, interface }.owner();
+        let owner = |network, container, interface| MasqueradeOwner { network, container, interface }.owner();
         let first = owner("a", "c1", "eth0");
         assert_eq!(first, owner("a", "c1", "eth0"));
         assert_eq!(first[..4], owner("a", "c2", "eth0")[..4], "the network comes first");

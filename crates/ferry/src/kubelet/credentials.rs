@@ -37,7 +37,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Delay after a request that was not signed.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// How the kubelet reaches the API server.
+/// The kubelet's connection to the API server.
 pub struct ApiAccess {
     /// The client.
     pub client: Client,

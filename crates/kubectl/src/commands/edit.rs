@@ -17,7 +17,7 @@ use crate::{
     session::Session,
 };
 
-/// What happens with an edited object.
+/// The treatment of an edited object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditMode {
     Patch,
@@ -82,7 +82,7 @@ struct ObjectEditor<'a> {
     namespace: String,
 }
 
-/// What came of one round.
+/// The outcome of one round.
 #[derive(Default)]
 struct EditRound {
     /// Comments for the next one.

@@ -26,7 +26,7 @@ const USAGE: &str = "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.
 #[derive(Clone, Debug)]
 struct LogSource {
     request: RestRequest,
-    /// What each line begins with, if anything.
+    /// The prefix of each line, if any.
     prefix: String,
 }
 

@@ -19,7 +19,7 @@ use crate::{
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where a pod is on its way out.
+/// The stage of a pod's eviction.
 enum EvictionState {
     /// It is to be evicted.
     Evict,

@@ -16,7 +16,7 @@ use crate::{
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What must be done, and what differs.
+/// The change that is needed, and its differences.
 struct Reconciliation {
     operation: &'static str,
     protected: bool,

@@ -3,7 +3,7 @@
 use super::{CompletionDirective, CompletionList, cluster_names};
 use crate::{command_table::FlagDefinition, session::Session};
 
-/// What the last word belongs to.
+/// The owner of the last word.
 #[derive(Debug)]
 pub enum FlagTarget<'a> {
     /// The value of a flag. The shells put back the name before an equals sign.

@@ -20,7 +20,7 @@ use crate::{
     suggestions::find_command,
 };
 
-/// What the shell does with completions; values can be combined.
+/// Directives to the shell about completions; values can be combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CompletionDirective(u8);
 

@@ -3,7 +3,7 @@
 use super::{CompletionDirective, CompletionList, cluster_names};
 use crate::session::Session;
 
-/// How a command's positional arguments are completed.
+/// The completion of a command's positional arguments.
 enum ArgumentKind {
     /// A resource and names, or `TYPE/NAME`; of these resources only, if there are some, and once only if so said.
     Resources { allowed: &'static [&'static str], once: bool },
@@ -17,7 +17,7 @@ enum ArgumentKind {
     Copy,
 }
 
-/// What follows the pod.
+/// The argument behind the pod.
 #[derive(Clone, Copy, PartialEq)]
 enum PodPart {
     Nothing,

@@ -52,7 +52,7 @@ fn fault<T>(text: impl Into<String>) -> Result<T, TemplateError> {
     Err(TemplateError(text.into()))
 }
 
-/// What is wrong with the number of arguments of a function, if anything.
+/// Returns the error about the number of arguments of a function, if any.
 pub fn check_arguments(name: &str, count: usize) -> Option<String> {
     let (least, variadic) = match name {
         "not" | "len" | "base64decode" => (1, false),

@@ -31,7 +31,7 @@ pub enum TemplateNode {
 /// Commands joined by bars, with the variables they are assigned to.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
-    /// Where it begins.
+    /// The position of its first byte.
     pub place: TemplatePosition,
     /// The variables.
     pub variables: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Pipeline {
 /// A function with its arguments, or a value.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
-    /// Where it begins.
+    /// The position of its first byte.
     pub place: TemplatePosition,
     /// The operands.
     pub operands: Vec<Operand>,
@@ -53,9 +53,9 @@ pub struct Command {
 /// An operand of a command and its place: where the fields after the first begin, if it has some.
 #[derive(Clone, Debug)]
 pub struct Operand {
-    /// Where errors say that it is.
+    /// The position that errors name.
     pub place: TemplatePosition,
-    /// What it is.
+    /// The kind of node.
     pub kind: OperandKind,
 }
 

@@ -16,7 +16,7 @@ pub struct BuildResource {
     pub previous: Vec<(String, String, String)>,
     /// Whether its name gets a hash of its content.
     pub needs_hash: bool,
-    /// Where it comes from, relative to the top.
+    /// Its origin, relative to the top.
     pub origin: String,
 }
 

@@ -162,7 +162,7 @@ impl RestClient {
         self.deliver(&mut connection, request).await
     }
 
-    /// Sends a request of somebody else with the client's credentials; its own headers win, warnings are left to it.
+    /// Sends a request of another program with the client's credentials; its own headers win, warnings are left to it.
     pub async fn forward(&self, request: &RestRequest) -> CommandResult<http::Response<Incoming>> {
         let mut connection = match self.take_idle() {
             Some(connection) => connection,

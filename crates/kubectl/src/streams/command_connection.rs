@@ -27,7 +27,7 @@ const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 /// Buffered chunks of output.
 const BUFFER: usize = 16;
-/// How often the server is asked whether it is there.
+/// Interval of pings to the server.
 const PING_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The streams of a command.
@@ -43,7 +43,7 @@ pub struct StreamSelection {
     pub tty: bool,
 }
 
-/// What a command sends.
+/// A message of a command.
 #[derive(Debug)]
 pub enum CommandOutput {
     /// Standard output.

@@ -21,7 +21,7 @@ use crate::{
 /// The input of a command.
 pub type CommandInput = Pin<Box<dyn AsyncRead>>;
 
-/// What happens with output.
+/// The destination of output.
 pub type OutputSink<'a> = Box<dyn FnMut(&[u8]) -> CommandResult + 'a>;
 
 /// A remote command or an attachment to one.
@@ -30,9 +30,9 @@ pub struct RemoteCommand<'a> {
     pub request: RestRequest,
     /// The input; `None` opens no stream for it.
     pub stdin: Option<CommandInput>,
-    /// What happens with output.
+    /// The destination of standard output.
     pub stdout: Option<OutputSink<'a>>,
-    /// What happens with errors.
+    /// The destination of standard error.
     pub stderr: Option<OutputSink<'a>>,
     /// Whether there is a terminal; its sizes are sent.
     pub tty: bool,

@@ -13,7 +13,7 @@ use crate::{
     volumes::PodDir,
 };
 
-/// What a pod uses.
+/// The resources that a pod uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodUsage {
     /// Memory of each container by name, in bytes.

@@ -23,7 +23,7 @@ pub enum ContainerError {
     /// A system call failed.
     #[error("{operation}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         operation: String,
         /// The system's error.
         source: io::Error,

@@ -20,7 +20,7 @@ use sys::{
 
 use super::{ContainerError, Operation, spec::ProcessSpec, users::ResolvedUser};
 
-/// Where programs are searched if the environment does not say.
+/// Directories of programs if the environment names none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Standard input, output and error of a process; a missing one is `/dev/null`.

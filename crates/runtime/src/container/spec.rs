@@ -10,7 +10,7 @@ use sys::device_filter::{DEVICE_MAKE, DEVICE_READ, DEVICE_WRITE, DeviceFilterRul
 pub struct ContainerSpec {
     /// The id.
     pub id: String,
-    /// Where the exit of the container is recorded.
+    /// The file that records the exit of the container.
     pub exit_file: PathBuf,
     /// The root file system.
     pub root: RootSpec,
@@ -73,7 +73,7 @@ pub struct OverlaySpec {
 pub struct MountSpec {
     /// The path in the container.
     pub target: PathBuf,
-    /// What is mounted.
+    /// The source of the mount.
     pub source: MountSource,
     /// Attributes to set.
     pub set: u64,
@@ -81,7 +81,7 @@ pub struct MountSpec {
     pub clear: u64,
     /// Whether attributes are set on mounts below too.
     pub recursive: bool,
-    /// How mounts are propagated.
+    /// The propagation of the mount.
     pub propagation: MountPropagationKind,
 }
 
@@ -120,7 +120,7 @@ pub enum MountSource {
     Cgroup,
 }
 
-/// How mounts below a mount travel between host and container.
+/// The propagation of mounts between host and container.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub enum MountPropagationKind {
     /// Not at all.
@@ -219,7 +219,7 @@ pub struct IdMap {
     pub container: u32,
     /// First ID on the host.
     pub host: u32,
-    /// How many.
+    /// The number.
     pub length: u32,
 }
 

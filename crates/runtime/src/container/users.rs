@@ -1,4 +1,4 @@
-//! Users and groups by the files of the image, which nobody trusts: they are read bounded, and only if they are regular.
+//! Users and groups by the files of the image, which are not trusted: they are read bounded, and only if they are regular.
 
 use std::{
     fs::File,

@@ -59,7 +59,7 @@ pub fn decompress<R: Read + Send + 'static>(mut reader: R) -> Result<Box<dyn Rea
     })
 }
 
-/// How content is compressed.
+/// The compression of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.

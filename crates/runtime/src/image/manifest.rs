@@ -23,7 +23,7 @@ const MOST_LAYERS: usize = 500;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it is.
+    /// The media type.
     #[serde(default)]
     pub media_type: String,
     /// The digest.
@@ -56,7 +56,7 @@ pub struct Platform {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManifestDocument {
-    /// What it is.
+    /// The media type.
     pub media_type: String,
     /// The configuration, of a manifest.
     pub config: Option<Descriptor>,
@@ -114,13 +114,13 @@ pub struct ImageConfig {
     pub architecture: String,
     /// The operating system.
     pub os: String,
-    /// How containers are run.
+    /// The defaults of containers.
     pub config: Option<ImageProcessConfig>,
     /// The layers.
     pub rootfs: LayerDigests,
 }
 
-/// How containers of an image are run.
+/// The defaults that an image has for its containers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ImageProcessConfig {

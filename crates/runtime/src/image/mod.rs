@@ -32,7 +32,7 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error("{operation}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         operation: String,
         /// The system's error.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum ImageError {
     /// The content has another digest.
     #[error("{what}: the digest is {found}, not {expected}")]
     Digest {
-        /// What was read.
+        /// The document that was read.
         what: String,
         /// The digest that it should have.
         expected: String,

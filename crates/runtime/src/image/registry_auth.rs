@@ -11,7 +11,7 @@ pub enum AuthChallenge {
         realm: String,
         /// The service.
         service: String,
-        /// What the token is for.
+        /// The scope of the token.
         scope: String,
     },
 }

@@ -66,7 +66,7 @@ fn raw_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// What headers before an entry say about it.
+/// The extended headers of an entry.
 #[derive(Default)]
 struct Extensions {
     path: Option<PathBuf>,

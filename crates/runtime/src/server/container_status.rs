@@ -1,4 +1,4 @@
-//! What CRI says about containers.
+//! The status of containers in CRI's form.
 
 use tonic::Status;
 

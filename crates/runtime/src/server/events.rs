@@ -63,7 +63,7 @@ impl RuntimeServer {
         self.publish(sandbox, &container.id, ContainerEventType::ContainerStoppedEvent);
     }
 
-    /// Records the end of a container of which nobody knows how it ended.
+    /// Records the end of a container whose exit code is unknown.
     pub(super) fn record_lost_exit(&self, container: &Arc<ContainerEntry>) {
         let exit = ExitRecord::read(&container.exit_file()).ok().flatten();
         let recorded = container.update(|life| {

@@ -48,7 +48,7 @@ use records::{ContainerEntry, Sandbox};
 /// Events that wait for a slow listener; more are lost, and the listener starts anew.
 const EVENT_BUFFER: usize = 1024;
 
-/// Where things of the runtime are.
+/// The paths of the runtime.
 #[derive(Clone, Debug)]
 pub struct RuntimeOptions {
     /// State, images and layers.
@@ -69,7 +69,7 @@ pub enum RuntimeError {
     /// A file or process could not be used.
     #[error("{operation}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         operation: String,
         /// The system's error.
         source: io::Error,

@@ -20,7 +20,7 @@ use crate::{
     supervisor::SupervisorClient,
 };
 
-/// What changes in the life of a sandbox.
+/// The mutable state of a sandbox.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct SandboxState {
     /// Whether the supervisor runs and the network is there.
@@ -35,7 +35,7 @@ pub struct SandboxState {
     pub attached: bool,
 }
 
-/// What is on disk of a sandbox.
+/// The record of a sandbox on disk.
 #[derive(Deserialize, Serialize)]
 struct SandboxFile {
     config: String,
@@ -110,7 +110,7 @@ impl Sandbox {
     }
 }
 
-/// What changes in the life of a container.
+/// The mutable state of a container.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct ContainerLife {
@@ -141,7 +141,7 @@ impl ContainerLife {
     }
 }
 
-/// What is on disk of a container.
+/// The record of a container on disk.
 #[derive(Deserialize, Serialize)]
 struct ContainerFile {
     config: String,
@@ -178,7 +178,7 @@ pub struct ContainerEntry {
     start_claimed: AtomicBool,
 }
 
-/// What a new container is made of.
+/// The input of a new container.
 pub struct NewContainer {
     /// The id.
     pub id: String,

@@ -25,11 +25,11 @@ pub struct Connection {
     pub is_subscribed: bool,
 }
 
-/// What was received.
+/// The outcome of a receive.
 pub enum Received {
     /// A request with its descriptors.
     Request(SupervisorRequest, Vec<OwnedFd>),
-    /// Nothing complete yet.
+    /// No complete message yet.
     Nothing,
     /// The connection has ended.
     End,

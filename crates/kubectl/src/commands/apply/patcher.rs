@@ -21,7 +21,7 @@ pub struct ApplyPatch {
 
 const MAX_RETRIES: usize = 5;
 
-/// What the manifest is compared as.
+/// The form of the manifest that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchSource {
     /// With the annotation that apply keeps.

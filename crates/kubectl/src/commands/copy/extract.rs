@@ -37,7 +37,7 @@ impl Read for ChunkReader<'_> {
 
 /// An archive to unpack.
 pub struct TarExtractor {
-    /// What all names begin with.
+    /// The prefix of all names.
     pub prefix: String,
     /// The local file or directory.
     pub target: String,

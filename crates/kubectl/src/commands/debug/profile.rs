@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{errors::CommandResult, flag_set::FlagSet, object};
 
-/// How a container is debugged.
+/// A debugging profile of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugStyle {
     /// In an ephemeral container.

@@ -16,7 +16,7 @@ pub struct ModelPrinter<'a> {
     pub recursive: bool,
 }
 
-/// What a schema stands for.
+/// The meaning of a schema.
 enum ModelType<'a> {
     Reference(&'a Value, &'a str),
     Kind,

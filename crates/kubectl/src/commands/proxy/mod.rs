@@ -87,7 +87,7 @@ fn server_path(host: &str) -> String {
     host.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned()).unwrap_or_default()
 }
 
-/// What is served.
+/// The kind of path that is served.
 struct ProxyServer {
     api: ApiForwarder,
     files: Option<FileServer>,

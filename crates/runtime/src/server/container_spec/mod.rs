@@ -27,7 +27,7 @@ use crate::{
 /// The control group of containers whose pod names none.
 const DEFAULT_PARENT: &str = "ferry-containers";
 
-/// What a specification is made of.
+/// The input of a specification.
 pub struct SpecSource<'a> {
     /// The container.
     pub container: &'a ContainerEntry,

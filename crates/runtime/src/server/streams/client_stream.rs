@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 /// SPDY's flag of the last frame of a stream.
 pub const FIN: u8 = 1;
 
-/// How data of a stream is framed.
+/// The framing of a stream's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFraming {
     /// Frames of SPDY/3.1.
@@ -27,11 +27,11 @@ pub struct ClientStream {
     pub id: u32,
     /// Headers with which it was opened.
     pub headers: Vec<(String, String)>,
-    /// What the client sends; it ends with the stream.
+    /// The data from the client; it ends with the stream.
     pub data: mpsc::Receiver<Bytes>,
     /// Where frames are sent. An empty frame ends a WebSocket.
     pub frames: mpsc::Sender<Bytes>,
-    /// How data is framed.
+    /// The framing of data.
     pub framing: StreamFraming,
 }
 

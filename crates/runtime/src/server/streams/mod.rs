@@ -38,7 +38,7 @@ const COMMAND_PROTOCOLS: [&str; 4] = ["v4.channel.k8s.io", "v3.channel.k8s.io", 
 const PORT_FORWARD_PROTOCOL: &str = "portforward.k8s.io";
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 
-/// What a token stands for.
+/// The request that a token stands for.
 #[derive(Clone, Debug)]
 enum StreamRequest {
     Exec(ExecRequest),

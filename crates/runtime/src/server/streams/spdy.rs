@@ -31,7 +31,7 @@ pub struct OpenConnection {
 }
 
 /// Serves a connection: new streams come from the returned channel, which ends with the connection. Both tasks end when
-/// the connection does, or when nobody writes or listens any more and the [`OpenConnection`] is dropped.
+/// the connection does, or when neither side uses it any more and the [`OpenConnection`] is dropped.
 pub fn serve_connection<C>(connection: C) -> (mpsc::Receiver<ClientStream>, OpenConnection)
 where
     C: AsyncRead + AsyncWrite + Send + 'static,

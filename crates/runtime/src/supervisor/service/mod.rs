@@ -71,7 +71,7 @@ struct SupervisedExec {
 /// A child on its way to its program.
 struct PendingStart {
     socket: OwnedFd,
-    /// Who waits for it.
+    /// The connections that wait for it.
     connection: u64,
     is_ready: bool,
     terminal: Option<OwnedFd>,
@@ -112,7 +112,7 @@ pub fn run_supervisor(spec: &SandboxSpec, channel: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// What a descriptor of the poll set belongs to.
+/// The owner of a descriptor in the poll set.
 #[derive(Clone)]
 enum Source {
     Signals,
