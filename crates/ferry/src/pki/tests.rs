@@ -40,7 +40,7 @@ fn new_names_and_a_near_end_renew_leaves_only() {
         ["apiserver", "apiserver-kubelet-client", "kubelet", "metrics-server", "admin", "front-proxy-client"]
     );
     assert_eq!((first.ca, first.front_proxy_ca), (late.ca, late.front_proxy_ca));
-    assert_eq!(certificate_expiries(directory.path()).unwrap().len(), 7);
+    assert_eq!(certificate_expiries(directory.path()).unwrap().len(), 8);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn leaves_of_another_authority_are_renewed() {
         fs::remove_file(directory.path().join(file)).unwrap();
     }
     let pki = prepare_pki(directory.path(), &names("192.0.2.1"), now).unwrap();
-    assert_eq!(pki.issued, ["ca", "apiserver", "apiserver-kubelet-client", "kubelet", "admin"]);
+    assert_eq!(pki.issued, ["ca", "apiserver", "apiserver-kubelet-client", "kubelet", "metrics-server", "admin"]);
 }
 
 #[test]
