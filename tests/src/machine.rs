@@ -11,7 +11,7 @@ use std::{
 use crate::run_command;
 
 /// Programs that tests with containers start.
-const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "nft", "ip", "nsenter", "mmdebstrap"];
+const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "curl", "nft", "ip", "nsenter", "mmdebstrap"];
 
 /// Parts of names of test clusters' namespaces, directories and cgroups.
 const MARKS: &[&str] = &["ferry-test-", "/tmp/ft", "/ferry-"];

@@ -26,6 +26,7 @@ pub const CNI_PLUGINS: DebianPackage = package("containernetworking-plugins", "/
 pub const NFTABLES: DebianPackage = package("nftables", "nft");
 pub const IPROUTE: DebianPackage = package("iproute2", "ip");
 pub const ETCD: DebianPackage = package("etcd-server", "etcd");
+pub const CURL: DebianPackage = package("curl", "curl");
 pub const BUSYBOX: DebianPackage = package("busybox-static", "busybox");
 pub const PYTHON: DebianPackage = package("python3", "python3");
 /// For virtual environments, with pip.

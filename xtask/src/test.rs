@@ -14,15 +14,15 @@ use anyhow::{Context, Result};
 use crate::{
     cache_dir, deny,
     packages::{
-        self, BUSYBOX, CNI_PLUGINS, CONTAINERD, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PYTHON, RUNC, UTIL_LINUX,
-        VENV,
+        self, BUSYBOX, CNI_PLUGINS, CONTAINERD, CURL, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PYTHON, RUNC,
+        UTIL_LINUX, VENV,
     },
     process::{self, command},
     repository, upstream,
 };
 
-const NEEDED: [packages::DebianPackage; 11] =
-    [CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX, BUSYBOX, PYTHON, VENV];
+const NEEDED: [packages::DebianPackage; 12] =
+    [CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX, BUSYBOX, PYTHON, VENV, CURL];
 
 /// Programs are built before the tests run, because the end-to-end tests start them.
 const COMMANDS: [&str; 5] = [
