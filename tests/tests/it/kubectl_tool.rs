@@ -141,6 +141,10 @@ fn both_kubectls_do_the_same_with_pods() {
     cluster.running("app=talker", 1);
     cluster.running("app=web", 1);
     let pair = KubectlPair { cluster: &cluster, upstream: program };
+    eventually("metrics of the node", || match run_command(&mut pair.theirs(&["top", "node"]), None) {
+        told if told.code == 0 => Ok(()),
+        told => Err(told.stderr),
+    });
     let mut differences: Vec<String> = POD_LINES.iter().filter_map(|line| pair.difference(line, None)).collect();
     differences.extend(pair.difference("exec -i talker -- wc -c", Some(&"a line of input\n".repeat(20_000))));
     assert!(differences.is_empty(), "{}", differences.join("\n"));

@@ -5,13 +5,15 @@ use api::{Value, quantity::Quantity};
 use crate::{
     errors::CommandResult,
     object::{ObjectFields, name_of, namespace_of},
-    output::write_out,
+    output::{write_err, write_out},
     rest::RestRequest,
     session::Session,
     tab_writer::TabWriter,
 };
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
+/// Age up to which a pod may be without metrics.
+const METRICS_DELAY_SECONDS: i64 = 120;
 
 fn check_available(session: &Session) -> CommandResult {
     if !session.fresh_discovery()?.groups.iter().any(|group| group.name == "metrics.k8s.io") {
@@ -41,18 +43,55 @@ fn cells(cpu: Quantity, memory: Quantity) -> String {
     format!("{}m\t{}Mi", cpu.millis(), memory.value() / (1 << 20))
 }
 
+/// Reads the metrics of the object that the command line names, or of all that its selectors choose.
+fn read_metrics(session: &Session, path: String) -> CommandResult<Vec<Value>> {
+    let client = session.client()?;
+    if let Some(name) = session.arguments().first() {
+        return Ok(vec![client.send_json(RestRequest::get(format!("{path}/{name}")))?]);
+    }
+    Ok(client.send_json(select(session, path))?.list("items").to_vec())
+}
+
+fn select(session: &Session, path: String) -> RestRequest {
+    let request = RestRequest::get(path).with_optional("labelSelector", &session.flags.string("selector"));
+    match session.command.path.ends_with("node") {
+        true => request,
+        false => request.with_optional("fieldSelector", &session.flags.string("field-selector")),
+    }
+}
+
+/// Returns an error if there are pods that should have metrics; new ones may lack them.
+fn check_pods_without_metrics(session: &Session, namespace: &str) -> CommandResult {
+    let path = match session.flags.bool("all-namespaces") {
+        true => "/api/v1/pods".to_owned(),
+        false => format!("/api/v1/namespaces/{namespace}/pods"),
+    };
+    let pods = session.client()?.send_json(select(session, path))?;
+    let now = jiff::Timestamp::now();
+    for pod in pods.list("items") {
+        let created = api::time::parse(pod.text("metadata.creationTimestamp"));
+        let age = created.map(|created| now.duration_since(created)).unwrap_or_default();
+        if age.as_secs() > METRICS_DELAY_SECONDS {
+            let age = formats::duration::format(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
+            crate::bail!("Metrics not available for pod {}/{}, age: {age}", namespace_of(pod), name_of(pod));
+        }
+    }
+    if !pods.list("items").is_empty() {
+        crate::bail!("metrics not available yet");
+    }
+    Ok(())
+}
+
 /// `top node`
 pub fn run_nodes(session: &Session) -> CommandResult {
     let sort = check_sort(session)?;
     check_available(session)?;
-    let client = session.client()?;
-    let request =
-        RestRequest::get(format!("{GROUP}/nodes")).with_optional("labelSelector", &session.flags.string("selector"));
-    let mut metrics = client.send_json(request)?.list("items").to_vec();
-    metrics
-        .retain(|item| session.arguments().is_empty() || session.arguments().iter().any(|name| name == name_of(item)));
+    let mut metrics = read_metrics(session, format!("{GROUP}/nodes"))?;
+    if metrics.is_empty() {
+        crate::bail!("metrics not available yet");
+    }
     sort_items(&mut metrics, &sort, |item| item.at("usage").cloned().unwrap_or_default());
-    let nodes = client.send_json(RestRequest::get("/api/v1/nodes"))?;
+    let nodes = session.client()?.send_json(RestRequest::get("/api/v1/nodes"))?;
     let mut writer = TabWriter::for_tables();
     if !session.flags.bool("no-headers") {
         writer.push("NAME\tCPU(cores)\tCPU(%)\tMEMORY(bytes)\tMEMORY(%)\n");
@@ -83,11 +122,15 @@ pub fn run_pods(session: &Session) -> CommandResult {
     let all = session.flags.bool("all-namespaces");
     let namespace = session.namespace()?.0;
     let path = if all { format!("{GROUP}/pods") } else { format!("{GROUP}/namespaces/{namespace}/pods") };
-    let request = RestRequest::get(path)
-        .with_optional("labelSelector", &session.flags.string("selector"))
-        .with_optional("fieldSelector", &session.flags.string("field-selector"));
-    let mut items = session.client()?.send_json(request)?.list("items").to_vec();
-    items.retain(|item| session.arguments().is_empty() || session.arguments().iter().any(|name| name == name_of(item)));
+    let mut items = read_metrics(session, path)?;
+    if items.is_empty() {
+        check_pods_without_metrics(session, &namespace)?;
+        write_err(&match all {
+            true => "No resources found\n".to_owned(),
+            false => format!("No resources found in {namespace} namespace.\n"),
+        });
+        return Ok(());
+    }
     let total = |item: &Value, name: &str| {
         item.list("containers")
             .iter()
