@@ -14,7 +14,7 @@ use crate::{
     workloads::{Churn, Workload},
 };
 
-/// What a workload cost.
+/// The cost of a workload.
 pub struct WorkloadResult {
     /// Pods bound per second, from the first create to the last binding.
     pub rate: f64,

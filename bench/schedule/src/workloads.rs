@@ -2,10 +2,10 @@
 
 use crate::templates::PodTemplate;
 
-/// What goes on while pods are measured.
+/// The background load while pods are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Churn {
-    /// Nothing.
+    /// No load.
     None,
     /// A pod every 200 ms.
     Create(PodTemplate),
@@ -30,7 +30,7 @@ pub struct Workload {
     pub waiting: usize,
     /// Pods that are bound before.
     pub init: Vec<(PodTemplate, usize)>,
-    /// What goes on meanwhile.
+    /// The background load.
     pub churn: Churn,
     /// Pods that are measured.
     pub measured: (PodTemplate, usize),

@@ -1,4 +1,4 @@
-//! `/run` and `/checkpoint`: calls on one container, by whoever may use the node.
+//! `/run` and `/checkpoint`: calls on one container, for clients that may use the node.
 
 use std::time::Duration;
 

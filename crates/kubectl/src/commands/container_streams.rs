@@ -1,4 +1,4 @@
-//! What `exec`, `attach`, `run`, `debug` and `cp` share: the local streams of a command in a container.
+//! Shared by `exec`, `attach`, `run`, `debug` and `cp`: the local streams of a command in a container.
 
 use api::Value;
 

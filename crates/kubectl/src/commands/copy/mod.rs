@@ -73,7 +73,7 @@ fn parse_file_spec(argument: &str) -> CommandResult<FileSpec> {
 }
 
 /// The pod of a specification, and the container in it.
-/// Where the note about a container that was not named goes.
+/// The destination of the note about a container that was not named.
 #[derive(Clone, Copy, PartialEq)]
 enum ContainerNote {
     Stdout,
