@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Value, status::Status};
 use apiserver_core::{document, request::ResourceRequest};
-use store::{CachedItem, Revision, Snapshot};
+use store::{CachedItem, Revision, SelectionBloomFilter, Snapshot};
 
 use super::{
     Registry,
@@ -50,7 +50,10 @@ impl Registry {
             (&options.selection, PageStart { prefix: &prefix, snapshot: &snapshot, after: start.after });
         let list = match apiextensions::CustomResourceDefinitions::is_converted_by_webhook(&request.resource) {
             true => self.converted_page(request, selection, &from, limit).await?,
-            false => from.take_page(selection.is_everything(), limit, |item| selection.matches(item)),
+            false => {
+                let selects = |item: &CachedItem| selection.matches(item);
+                from.take_page(selection.is_everything(), limit, selection.bloom_filter(), selects)
+            }
         };
         if list.continue_token.is_some() {
             self.cache().keep_snapshot(&prefix, &snapshot);
@@ -68,7 +71,8 @@ impl Registry {
     ) -> Result<ListPage, Status> {
         let everything = selection.is_everything();
         let most = if everything { limit } else { usize::MAX };
-        let mut list = from.take_page(everything, most, |item| selection.may_match(item));
+        let mut list =
+            from.take_page(everything, most, SelectionBloomFilter::default(), |item| selection.may_match(item));
         let stored = list.items.iter().map(|item| document::decode_record(&item.record));
         let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
         let shown = self.crds().convert_stored(&request.resource, stored).await?;
@@ -101,14 +105,21 @@ struct PageStart<'a> {
 }
 
 impl PageStart<'_> {
-    fn take_page(&self, everything: bool, limit: usize, selects: impl Fn(&CachedItem) -> bool) -> ListPage {
-        let mut items = self.snapshot.items_after(self.after.as_deref());
+    fn take_page(
+        &self,
+        everything: bool,
+        limit: usize,
+        required: SelectionBloomFilter,
+        selects: impl Fn(&CachedItem) -> bool,
+    ) -> ListPage {
+        let candidates = self.snapshot.candidates_after(self.after.as_deref(), required);
         let selected = |item: &&Arc<CachedItem>| everything || selects(item);
-        let page: Vec<Arc<CachedItem>> = items.by_ref().filter(selected).take(limit).cloned().collect();
+        let page: Vec<Arc<CachedItem>> = candidates.filter(selected).take(limit).cloned().collect();
         let mut remaining = 0;
-        if page.len() == limit {
+        if let Some(last) = page.last().filter(|_| page.len() == limit) {
+            let rest = self.snapshot.items_after(Some(&last.record.key));
             // `remainingItemCount` is set only without selectors.
-            remaining = if everything { items.count() } else { items.take(1).count() };
+            remaining = if everything { rest.count() } else { rest.take(1).count() };
         }
         let next = page.last().filter(|_| remaining > 0).and_then(|last| self.continue_token(last));
         let remaining = everything.then_some(remaining);

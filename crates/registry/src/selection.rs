@@ -7,7 +7,7 @@ use api::{
     status::Status,
 };
 use apiserver_core::{catalog::catalog, document, initializers, request::ResourceRequest};
-use store::CachedItem;
+use store::{CachedItem, SelectionBloomFilter};
 
 /// The label and field selectors of a list or a watch.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,21 @@ impl SelectionPredicate {
     /// Whether all objects are selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.custom.is_none()
+    }
+
+    /// What every selected object has: labels and fields that must have one value.
+    pub fn bloom_filter(&self) -> SelectionBloomFilter {
+        let labels = self.labels.requirements().filter_map(|(key, operator, values)| match values {
+            [value] if operator == "In" => Some((key, value)),
+            _ => None,
+        });
+        let filter = labels.fold(SelectionBloomFilter::default(), |filter, (key, value)| filter.with_label(key, value));
+        self.fields.iter().fold(filter, |filter, term| match term.field {
+            FieldSource::Indexed(index) if term.equal && !term.value.is_empty() => {
+                filter.with_field(index, &term.value)
+            }
+            _ => filter,
+        })
     }
 
     /// Whether an object is selected.

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 pub use cache::{
     CacheWatcher, CachedChange, CachedItem, CollectionCatalog, ConsistencyReport, EncodedBatch, ResourceVersionMatch,
-    SelectableFields, Snapshot, WatchCache,
+    SelectableFields, SelectionBloomFilter, Snapshot, WatchCache,
 };
 pub use embedded::{CopyProgress, DelayedSync, EmbeddedOptions, EmbeddedStore, StoreContents, VerifyReport, medium};
 pub use encryption::{EncryptedStore, EncryptionConfig};

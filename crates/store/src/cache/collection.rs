@@ -13,6 +13,7 @@ use imbl::OrdSet;
 use tokio::sync::watch;
 
 use super::{
+    SelectionBloomFilter,
     encoded_batches::BatchCache,
     item::{CachedChange, CachedItem, ItemByKey},
 };
@@ -73,23 +74,36 @@ fn prefix_end(prefix: &str) -> Option<String> {
 impl Snapshot {
     /// A snapshot of the engine's records under a prefix.
     pub(super) fn new(items: impl Iterator<Item = CachedItem>, prefix: &str, revision: Revision) -> Self {
-        let items = items.map(|item| ItemByKey(item.into())).collect();
+        let items = items.map(|item| ItemByKey::from(Arc::new(item))).collect();
         Self { items, prefix: prefix.to_owned(), end: prefix_end(prefix), whole: false, revision }
     }
 
     /// The items in the order of their keys, beginning after `after`.
     pub fn items_after<'a>(&'a self, after: Option<&'a str>) -> impl Iterator<Item = &'a Arc<CachedItem>> {
+        self.range_after(after).map(|entry| &entry.item)
+    }
+
+    /// The items after `after` that may have everything that `required` has, in the order of their keys.
+    pub fn candidates_after<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        required: SelectionBloomFilter,
+    ) -> impl Iterator<Item = &'a Arc<CachedItem>> {
+        self.range_after(after).filter(move |entry| entry.filter.may_include(required)).map(|entry| &entry.item)
+    }
+
+    fn range_after<'a>(&'a self, after: Option<&'a str>) -> impl Iterator<Item = &'a ItemByKey> {
         let start = match after {
             Some(after) if after >= self.prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(self.prefix.as_str()),
         };
         let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.items.range::<_, str>((start, end)).map(|ItemByKey(item)| item)
+        self.items.range::<_, str>((start, end))
     }
 
     /// The item under a key.
     pub fn get(&self, key: &str) -> Option<&Arc<CachedItem>> {
-        self.items.get(key).map(|ItemByKey(item)| item)
+        self.items.get(key).map(|entry| &entry.item)
     }
 }
 
@@ -165,14 +179,14 @@ impl CachedCollection {
         let item = item.map(Arc::new);
         let mut held = self.write();
         let previous = match &item {
-            Some(item) => held.items.insert(ItemByKey(item.clone())),
+            Some(item) => held.items.insert(item.clone().into()),
             None => held.items.remove(key),
         };
-        if let Some(ItemByKey(previous)) = &previous {
-            previous.drop_encodings();
+        if let Some(previous) = &previous {
+            previous.item.drop_encodings();
         }
         held.reached = revision;
-        let change = Arc::new(CachedChange::new(revision, item, previous.map(|ItemByKey(item)| item))?);
+        let change = Arc::new(CachedChange::new(revision, item, previous.map(|entry| entry.item))?);
         let old = held.push_change(change.clone());
         drop(held);
         old.iter().for_each(|old| old.drop_encoded());
@@ -181,7 +195,7 @@ impl CachedCollection {
 
     /// Replaces all items as of a revision and clears the history.
     pub fn replace_items(&self, items: Vec<Arc<CachedItem>>, revision: Revision) {
-        let items = items.into_iter().map(ItemByKey).collect();
+        let items = items.into_iter().map(ItemByKey::from).collect();
         let new = CollectionState::new(items, revision);
         let old = std::mem::replace(&mut *self.write(), new);
         drop(old);
@@ -292,7 +306,7 @@ impl CollectionState {
         let mut items = self.items.clone();
         for change in self.changes.iter().rev().take_while(|change| change.revision > revision) {
             match &change.previous {
-                Some(previous) => items.insert(ItemByKey(previous.clone())),
+                Some(previous) => items.insert(previous.clone().into()),
                 None => items.remove::<str>(change.key()),
             };
         }

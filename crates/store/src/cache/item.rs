@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::SelectableFields;
+use super::{SelectableFields, SelectionBloomFilter};
 use crate::{Record, Revision, StoreEvent};
 
 /// A record with its labels and selectable fields.
@@ -53,17 +53,27 @@ impl Eq for CachedItem {}
 
 /// Items in the order of their keys, to be looked up by them.
 #[derive(Clone, Debug)]
-pub(super) struct ItemByKey(pub Arc<CachedItem>);
+pub(super) struct ItemByKey {
+    pub item: Arc<CachedItem>,
+    /// The filter of the item's selectable fields, to be read without the item.
+    pub filter: SelectionBloomFilter,
+}
+
+impl From<Arc<CachedItem>> for ItemByKey {
+    fn from(item: Arc<CachedItem>) -> Self {
+        Self { filter: item.selectable_fields.bloom_filter(), item }
+    }
+}
 
 impl Borrow<str> for ItemByKey {
     fn borrow(&self) -> &str {
-        &self.0.record.key
+        &self.item.record.key
     }
 }
 
 impl Ord for ItemByKey {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.record.key.cmp(&other.0.record.key)
+        self.item.record.key.cmp(&other.item.record.key)
     }
 }
 

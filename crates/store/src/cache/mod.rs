@@ -5,6 +5,7 @@
 //! [`CollectionCatalog`] maps keys to collections and extracts selectable fields.
 
 mod as_store;
+mod bloom_filter;
 mod collection;
 mod consistency;
 mod encoded_batches;
@@ -30,8 +31,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::{collection::CachedCollection, history::ChangeHistory};
 pub use self::{
+    bloom_filter::SelectionBloomFilter,
     collection::Snapshot,
     consistency::ConsistencyReport,
     encoded_batches::EncodedBatch,
@@ -39,6 +40,7 @@ pub use self::{
     selectable_fields::SelectableFields,
     watcher::CacheWatcher,
 };
+use self::{collection::CachedCollection, history::ChangeHistory};
 use crate::{HistoryWindow, ListOptions, Record, Revision, Store, StoreError};
 
 /// Time that a read waits for the cache to reach the engine's revision before it reads from the engine.

@@ -2,6 +2,8 @@
 //!
 //! A field is identified by its index in the catalog's list for the collection, so that only values are stored.
 
+use super::SelectionBloomFilter;
+
 /// The labels and declared fields of one document. Without either it takes no memory of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectableFields(Option<Box<[u8]>>);
@@ -50,6 +52,20 @@ impl SelectableFields {
         let (count, mut rest) = self.split_label_count();
         let skipped = (0..count * 2 + place).try_for_each(|_| take_text(&mut rest).map(|_| ()));
         skipped.and_then(|()| take_text(&mut rest)).unwrap_or_default()
+    }
+
+    /// The filter of all labels and of the fields that have a value.
+    pub fn bloom_filter(&self) -> SelectionBloomFilter {
+        let (count, mut rest) = self.split_label_count();
+        let mut filter = SelectionBloomFilter::default();
+        for _ in 0..count {
+            let (Some(name), Some(value)) = (take_text(&mut rest), take_text(&mut rest)) else { return filter };
+            filter = filter.with_label(name, value);
+        }
+        let fields = (0..).map_while(|index| Some((index, take_text(&mut rest)?)));
+        fields
+            .filter(|(_, value)| !value.is_empty())
+            .fold(filter, |filter, (index, value)| filter.with_field(index, value))
     }
 
     fn split_label_count(&self) -> (usize, &[u8]) {
@@ -109,6 +125,8 @@ mod tests {
         assert_eq!(marks.label("ap"), None);
         assert_eq!([0, 1, 2, 3].map(|place| marks.field(place)), ["node-1", "", "Running", ""]);
         assert!(marks.labels().eq(labels));
+        let required = SelectionBloomFilter::default().with_label("empty", "").with_field(2, "Running");
+        assert!(marks.bloom_filter().may_include(required));
     }
 
     #[test]
