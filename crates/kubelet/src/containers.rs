@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, path::PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtime::cri::types::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, PodSandboxConfig,
-    PodSandboxStatus,
+    PodSandboxStatus, UserNamespace,
 };
 
 use crate::{
@@ -89,7 +89,9 @@ impl ContainerLaunch<'_> {
     pub async fn start_container(&self) -> Result<String, WaitingReason> {
         let spec = self.pod.spec.clone().unwrap_or_default();
         let attempt = self.sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt)
+        let users = self.kubelet.user_namespace(self.pod, &self.sandbox.runtime_handler).await;
+        let users = users.map_err(|error| self.record_failure("CreateContainerConfigError", error.to_string()))?;
+        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt, &users)
             .await
             .map_err(|error| self.record_failure("ConfigPodSandboxError", error.to_string()))?;
         let image =
@@ -98,7 +100,7 @@ impl ContainerLaunch<'_> {
             return Err(self.record_failure("CreateContainerConfigError", message));
         }
         self.pull_image_volumes(&spec, &sandbox_config).await?;
-        let config = self.container_config(&spec, &image).await;
+        let config = self.container_config(&spec, &image, &users).await;
         let config = config.map_err(|error| self.record_failure("CreateContainerConfigError", error.to_string()))?;
         let created = self.kubelet.cri.create_container(&self.sandbox.id, config, sandbox_config).await;
         let id = created.map_err(|error| self.record_failure("CreateContainerError", error.message()))?;
@@ -132,13 +134,21 @@ impl ContainerLaunch<'_> {
         WaitingReason { reason, message }
     }
 
-    async fn container_config(&self, spec: &PodSpec, image: &Image) -> Result<ContainerConfig, ContainerConfigError> {
+    async fn container_config(
+        &self,
+        spec: &PodSpec,
+        image: &Image,
+        users: &UserNamespace,
+    ) -> Result<ContainerConfig, ContainerConfigError> {
         let container = self.container;
         let environment = self.resolve_environment(spec).await?;
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
             words.iter().flatten().map(|word| environment::expand_references(word, &environment)).collect()
         };
-        let mounts = self.container_mounts(spec, &environment).await?;
+        let mut mounts = self.container_mounts(spec, &environment).await?;
+        for mount in &mut mounts {
+            (mount.uid_mappings, mount.gid_mappings) = (users.uids.clone(), users.gids.clone());
+        }
         let devices = self.container_devices(spec).await?;
         let log_path = format!("{}/{}.log", container.name, self.attempt);
         let log_dir = self.kubelet.pod_log_dir(self.pod).join(&container.name);
@@ -169,7 +179,7 @@ impl ContainerLaunch<'_> {
                     spec,
                     container,
                     image,
-                    &self.kubelet.root_dir,
+                    (&self.kubelet.root_dir, users),
                 )),
             }),
             ..Default::default()

@@ -1,7 +1,7 @@
 //! State shared by all parts of the kubelet.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     net::IpAddr,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,7 +9,10 @@ use std::{
 
 use client::{EventRecorder, SharedInformer};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
-use runtime::cri::CriClient;
+use runtime::cri::{
+    CriClient,
+    types::{RuntimeHandlerFeatures, UserNamespace},
+};
 use sys::cgroup::CgroupManager;
 use tokio::sync::mpsc;
 
@@ -17,9 +20,17 @@ pub use crate::pod_metadata::{
     container_reference, format_pod, pod_name, pod_namespace, pod_reference, pod_uid, time_from_nanos,
 };
 use crate::{
-    admission::PodAdmission, config_objects::ObjectCaches, eviction_state::EvictionState, pod_dns::ClusterDns,
-    pod_manager::PodManager, probe_metrics::ProbeCounts, resources::NodeResources, runtime_status::PodRuntimeStatus,
+    admission::PodAdmission,
+    blocking::run_blocking,
+    config_objects::ObjectCaches,
+    eviction_state::EvictionState,
+    pod_dns::ClusterDns,
+    pod_manager::PodManager,
+    probe_metrics::ProbeCounts,
+    resources::NodeResources,
+    runtime_status::PodRuntimeStatus,
     settings::KubeletSettings,
+    user_namespaces::{UserNamespaceError, UserNamespaceManager},
 };
 
 /// Clients, informers and immutable facts about the node.
@@ -60,8 +71,10 @@ pub struct KubeletContext {
     pub pods: PodManager,
     /// Pods that are being evicted.
     pub evictions: EvictionState,
-    /// Runtime handlers that can mount recursively read-only.
-    pub recursive_read_only_handlers: Mutex<HashSet<String>>,
+    /// What runtime handlers can do, by their names.
+    pub handler_features: Mutex<HashMap<String, RuntimeHandlerFeatures>>,
+    /// User namespaces of pods.
+    pub user_namespaces: Arc<UserNamespaceManager>,
     /// Counts of probe results.
     pub probe_counts: ProbeCounts,
     /// Settings of the node.
@@ -84,7 +97,19 @@ impl KubeletContext {
 
     /// Whether a runtime handler can mount recursively read-only.
     pub fn supports_recursive_read_only(&self, handler: &str) -> bool {
-        self.recursive_read_only_handlers.lock().unwrap_or_else(PoisonError::into_inner).contains(handler)
+        self.features_of(handler).recursive_read_only_mounts
+    }
+
+    /// Returns the user namespace of a pod that runs by a runtime handler.
+    pub async fn user_namespace(&self, pod: &Pod, handler: &str) -> Result<UserNamespace, UserNamespaceError> {
+        let (manager, pod, handler) = (self.user_namespaces.clone(), pod.clone(), handler.to_owned());
+        let is_supported = self.features_of(&handler).user_namespaces;
+        run_blocking(move || manager.user_namespace(&pod, &handler, is_supported)).await
+    }
+
+    fn features_of(&self, handler: &str) -> RuntimeHandlerFeatures {
+        let features = self.handler_features.lock().unwrap_or_else(PoisonError::into_inner);
+        features.get(handler).cloned().unwrap_or_default()
     }
 
     /// Makes the worker of a pod sync.
@@ -144,7 +169,8 @@ impl KubeletContext {
             pods: PodManager::new(informers.informer_for()),
             evictions: EvictionState::default(),
             probe_counts: ProbeCounts::default(),
-            recursive_read_only_handlers: Mutex::default(),
+            handler_features: Mutex::default(),
+            user_namespaces: Arc::new(UserNamespaceManager::new("/nonexistent".as_ref(), 110)),
             settings: Arc::default(),
             wakes: mpsc::unbounded_channel().0,
             services: informers.informer_for(),

@@ -25,6 +25,7 @@ use crate::{
     blocking::{run_blocking, run_on_own_runtime},
     machine_info::MachineInfo,
     pod_manager::PodManager,
+    user_namespaces::UserNamespaceManager,
 };
 
 mod admission;
@@ -86,6 +87,7 @@ mod summary;
 mod system_logs;
 mod termination_message;
 mod unsupported;
+mod user_namespaces;
 mod volumes;
 
 /// Mount point of the cgroup hierarchy.
@@ -174,6 +176,7 @@ async fn run_components(
     let (root_dir, cgroup_root) = (config.root_dir.clone(), config.cgroup_root.clone());
     let settings = Arc::new(config.settings);
     let limits = settings.clone();
+    let users = UserNamespaceManager::new(&config.root_dir, settings.max_pods);
     let read = move || (MachineInfo::read(&root_dir, runtime_version, &limits), create_qos_cgroups(&cgroup_root));
     let (machine, cgroups) = run_blocking(read).await;
     let (wakes, woken) = tokio::sync::mpsc::unbounded_channel();
@@ -186,7 +189,8 @@ async fn run_components(
         pods: PodManager::new(SharedInformer::start(Api::all(client.clone()), own, shutdown.clone())),
         evictions: eviction_state::EvictionState::default(),
         probe_counts: probe_metrics::ProbeCounts::default(),
-        recursive_read_only_handlers: std::sync::Mutex::default(),
+        handler_features: std::sync::Mutex::default(),
+        user_namespaces: Arc::new(users),
         settings: settings.clone(),
         wakes,
         services: SharedInformer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),

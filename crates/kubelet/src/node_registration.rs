@@ -140,11 +140,9 @@ impl NodeRegistration {
             Ok(readiness) => {
                 let network = readiness.network.map(|why| format!("container runtime network not ready: {why}"));
                 let runtime = readiness.runtime.map(|why| format!("container runtime not ready: {why}"));
-                let recursive = readiness.handlers.iter().filter(|handler| {
-                    handler.features.as_ref().is_some_and(|features| features.recursive_read_only_mounts)
-                });
-                let recursive = recursive.map(|handler| handler.name.clone()).collect();
-                *self.kubelet.recursive_read_only_handlers.lock().unwrap_or_else(PoisonError::into_inner) = recursive;
+                let handlers = readiness.handlers.iter();
+                let features = handlers.map(|one| (one.name.clone(), one.features.clone().unwrap_or_default()));
+                *self.kubelet.handler_features.lock().unwrap_or_else(PoisonError::into_inner) = features.collect();
                 let both: Vec<_> = [runtime, network].into_iter().flatten().collect();
                 NodeReport {
                     not_ready: (!both.is_empty()).then(|| both.join(", ")),

@@ -6,7 +6,9 @@ use k8s_openapi::api::{
     core::v1::{Pod, PodSpec},
     node::v1::RuntimeClass,
 };
-use runtime::cri::types::{LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol};
+use runtime::cri::types::{
+    LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, UserNamespace,
+};
 
 use crate::{
     admission::normalize_sysctl_name,
@@ -18,6 +20,7 @@ use crate::{
     resources,
     runtime_status::labels,
     security_context, unsupported,
+    user_namespaces::UserNamespaceError,
     volumes::{self, PodDir, PodVolumes, content::VolumeContent},
 };
 
@@ -67,6 +70,9 @@ pub enum SandboxError {
     /// The pod's hostname is too long.
     #[error("Failed to create pod sandbox: {0}")]
     Hostname(#[from] FqdnTooLong),
+    /// The pod cannot have a user namespace.
+    #[error("Failed to create pod sandbox: {0}")]
+    UserNamespace(#[from] UserNamespaceError),
     /// The runtime returned an error.
     #[error("Failed to create pod sandbox: {}", .0.message())]
     Runtime(#[from] runtime::cri::CriError),
@@ -80,6 +86,7 @@ impl SandboxError {
             SandboxError::Directory { .. } | SandboxError::Cgroup(_) => "FailedCreatePodContainer",
             SandboxError::Runtime(_)
             | SandboxError::Hostname(_)
+            | SandboxError::UserNamespace(_)
             | SandboxError::RuntimeClass { .. }
             | SandboxError::Unsupported(_) => "FailedCreatePodSandBox",
         }
@@ -108,7 +115,8 @@ pub async fn create_pod_sandbox(
         kubelet.recorder.record_warning(context::pod_reference(pod), "DNSConfigForming", warning);
     }
     let handler = runtime_handler(kubelet, pod).await?;
-    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await?, &handler).await?)
+    let users = kubelet.user_namespace(pod, &handler).await?;
+    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt, &users).await?, &handler).await?)
 }
 
 /// Returns the handler of the pod's RuntimeClass; empty is the runtime's default.
@@ -156,6 +164,7 @@ pub async fn sandbox_config(
     kubelet: &KubeletContext,
     pod: &Pod,
     attempt: u32,
+    users: &UserNamespace,
 ) -> Result<PodSandboxConfig, FqdnTooLong> {
     let spec = pod.spec.clone().unwrap_or_default();
     let hostname = PodHostname::of_pod(pod, &kubelet.cluster_dns.domain).kernel_hostname()?;
@@ -177,7 +186,7 @@ pub async fn sandbox_config(
         annotations: pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: pod_cgroup(kubelet, pod),
-            security_context: Some(security_context::sandbox_security_context(&spec)),
+            security_context: Some(security_context::sandbox_security_context(&spec, users)),
             sysctls: sysctls.map(|sysctl| (normalize_sysctl_name(&sysctl.name), sysctl.value.clone())).collect(),
             ..Default::default()
         }),

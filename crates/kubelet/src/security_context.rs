@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use runtime::cri::types::{
     Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
-    NamespaceOption, ProfileType, SeLinuxOption, SecurityProfile, SupplementalGroupsPolicy,
+    NamespaceOption, ProfileType, SeLinuxOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
 
 /// Paths masked in unprivileged containers.
@@ -28,8 +28,8 @@ const MASKED_PATHS: [&str; 12] = [
 /// Paths read-only in unprivileged containers.
 const READ_ONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// Returns the namespaces shared with the node and between containers.
-pub fn namespace_options(spec: &PodSpec) -> NamespaceOption {
+/// Returns the namespaces shared with the node and between containers; `users` is the user namespace.
+fn namespace_options(spec: &PodSpec, users: &UserNamespace) -> NamespaceOption {
     let node = |host: Option<bool>, otherwise: NamespaceMode| match host {
         Some(true) => NamespaceMode::Node as i32,
         _ => otherwise as i32,
@@ -40,16 +40,17 @@ pub fn namespace_options(spec: &PodSpec) -> NamespaceOption {
         network: node(spec.host_network, NamespaceMode::Pod),
         pid: node(spec.host_pid, pid),
         ipc: node(spec.host_ipc, NamespaceMode::Pod),
+        userns_options: Some(users.clone()),
         ..Default::default()
     }
 }
 
 /// Builds the sandbox's security context.
-pub fn sandbox_security_context(spec: &PodSpec) -> LinuxSandboxSecurityContext {
+pub fn sandbox_security_context(spec: &PodSpec, users: &UserNamespace) -> LinuxSandboxSecurityContext {
     let context = spec.security_context.clone().unwrap_or_default();
     let privileged = |container: &Container| is_privileged(container.security_context.as_ref());
     LinuxSandboxSecurityContext {
-        namespace_options: Some(namespace_options(spec)),
+        namespace_options: Some(namespace_options(spec, users)),
         run_as_user: context.run_as_user.map(|value| Int64Value { value }),
         // A group without a user is invalid, and the sandbox's image has none.
         run_as_group: context.run_as_group.filter(|_| context.run_as_user.is_some()).map(|value| Int64Value { value }),
@@ -68,7 +69,7 @@ pub fn container_security_context(
     spec: &PodSpec,
     container: &Container,
     image: &Image,
-    root_dir: &Path,
+    (root_dir, users): (&Path, &UserNamespace),
 ) -> LinuxContainerSecurityContext {
     let pod = spec.security_context.clone().unwrap_or_default();
     let own = container.security_context.clone().unwrap_or_default();
@@ -88,7 +89,7 @@ pub fn container_security_context(
             ..Default::default()
         }),
         privileged,
-        namespace_options: Some(namespace_options(spec)),
+        namespace_options: Some(namespace_options(spec, users)),
         run_as_username: if run_as_user.is_none() { image.username.clone() } else { String::new() },
         run_as_user,
         run_as_group: own.run_as_group.or(pod.run_as_group).map(|value| Int64Value { value }),
@@ -204,15 +205,25 @@ mod tests {
         assert_eq!(level(sandbox_security_context(&spec).selinux_options), Some(("s0".into(), String::new())));
         assert_eq!(
             level(
-                container_security_context(&spec, &spec.containers[0], &Image::default(), Path::new("/root"))
-                    .selinux_options
+                container_security_context(
+                    &spec,
+                    &spec.containers[0],
+                    &Image::default(),
+                    (Path::new("/root"), &UserNamespace::default())
+                )
+                .selinux_options
             ),
             Some(("s0".into(), String::new()))
         );
         assert_eq!(
             level(
-                container_security_context(&spec, &spec.containers[1], &Image::default(), Path::new("/root"))
-                    .selinux_options
+                container_security_context(
+                    &spec,
+                    &spec.containers[1],
+                    &Image::default(),
+                    (Path::new("/root"), &UserNamespace::default())
+                )
+                .selinux_options
             ),
             Some((String::new(), "t".into()))
         );
@@ -225,14 +236,24 @@ mod tests {
             "containers": [{ "name": "c", "securityContext": { "runAsUser": 9, "capabilities": { "add": ["NET_ADMIN"] } } },
                            { "name": "d", "securityContext": { "privileged": true, "runAsUser": 0 } }] }))
         .unwrap();
-        let context = container_security_context(&spec, &spec.containers[0], &Image::default(), Path::new("/root"));
+        let context = container_security_context(
+            &spec,
+            &spec.containers[0],
+            &Image::default(),
+            (Path::new("/root"), &UserNamespace::default()),
+        );
         assert_eq!((context.run_as_user.unwrap().value, context.run_as_group.unwrap().value), (9, 2));
         assert_eq!(context.supplemental_groups, [3]);
         assert!(!context.masked_paths.is_empty());
         assert!(
-            container_security_context(&spec, &spec.containers[1], &Image::default(), Path::new("/root"))
-                .masked_paths
-                .is_empty()
+            container_security_context(
+                &spec,
+                &spec.containers[1],
+                &Image::default(),
+                (Path::new("/root"), &UserNamespace::default())
+            )
+            .masked_paths
+            .is_empty()
         );
         assert!(sandbox_security_context(&spec).privileged);
         assert_eq!(verify_run_as_non_root(&spec, &spec.containers[0], &Image::default()), None);
@@ -244,7 +265,14 @@ mod tests {
         let spec: PodSpec = serde_json::from_value(json!({ "containers": [{ "name": "c" }],
             "securityContext": { "runAsGroup": 2, "supplementalGroupsPolicy": "Strict" } }))
         .unwrap();
-        let context = |image: Image| container_security_context(&spec, &spec.containers[0], &image, Path::new("/root"));
+        let context = |image: Image| {
+            container_security_context(
+                &spec,
+                &spec.containers[0],
+                &image,
+                (Path::new("/root"), &UserNamespace::default()),
+            )
+        };
         let by_id = context(Image { uid: Some(Int64Value { value: 7 }), ..Default::default() });
         assert_eq!((by_id.run_as_user.map(|user| user.value), by_id.run_as_username.as_str()), (Some(7), ""));
         assert_eq!(by_id.supplemental_groups_policy, SupplementalGroupsPolicy::Strict as i32);
@@ -255,8 +283,11 @@ mod tests {
     #[test]
     fn localhost_profiles_are_files_below_the_kubelet_root() {
         let seccomp = SeccompProfile { type_: "Localhost".into(), localhost_profile: Some("a/b.json".into()) };
-        let profile = seccomp_profile(Some(&seccomp), false, Path::new("/root"));
+        let profile = seccomp_profile(Some(&seccomp), false, (Path::new("/root"), &UserNamespace::default()));
         assert_eq!(profile.localhost_ref, "/root/seccomp/a/b.json");
-        assert_eq!(seccomp_profile(Some(&seccomp), true, Path::new("/root")).localhost_ref, "");
+        assert_eq!(
+            seccomp_profile(Some(&seccomp), true, (Path::new("/root"), &UserNamespace::default())).localhost_ref,
+            ""
+        );
     }
 }

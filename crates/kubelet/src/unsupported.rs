@@ -26,10 +26,7 @@ fn unsupported_projection(spec: &PodSpec) -> Option<String> {
 }
 
 fn unsupported_pod_field(spec: &PodSpec) -> Option<String> {
-    let checks = [
-        (spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()), "spec.resourceClaims"),
-        (spec.host_users == Some(false), "spec.hostUsers: false"),
-    ];
+    let checks = [(spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()), "spec.resourceClaims")];
     checks.into_iter().find(|(used, _)| *used).map(|(_, field)| field.into())
 }
 
@@ -45,8 +42,8 @@ mod tests {
                 &serde_json::from_value(json!({ "metadata": { "name": "p" }, "spec": spec })).unwrap(),
             )
         };
-        let users = json!({ "containers": [], "hostUsers": false });
-        assert_eq!(refused(users).as_deref(), Some("spec.hostUsers: false is not supported by this node"));
+        let claims = json!({ "containers": [], "resourceClaims": [{ "name": "gpu" }] });
+        assert_eq!(refused(claims).as_deref(), Some("spec.resourceClaims is not supported by this node"));
         let volumes = json!([{ "name": "a", "emptyDir": {} }, { "name": "b", "configMap": { "name": "m" } }]);
         assert_eq!(refused(json!({ "containers": [{ "name": "c" }], "volumes": volumes })), None);
     }

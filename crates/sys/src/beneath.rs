@@ -80,6 +80,11 @@ impl ContainerRoot {
         Ok(Self { root: rustix::fs::openat(CWD, root, flags, Mode::empty())? })
     }
 
+    /// The root at an open directory.
+    pub fn from_descriptor(root: OwnedFd) -> Self {
+        Self { root }
+    }
+
     /// The root itself.
     pub fn descriptor(&self) -> &OwnedFd {
         &self.root

@@ -69,14 +69,26 @@ pub enum Cloned {
 /// Clones the calling process into new namespaces, and on version 2 of control groups into `cgroup`.
 ///
 /// The process must have a single thread: the child goes on with a copy of its memory, locks included.
-#[allow(unsafe_code)]
 pub fn clone_process(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
+    clone_with(namespaces.0, libc::SIGCHLD as u64, cgroup)
+}
+
+/// Clones the calling process into new namespaces, as another child of its parent.
+///
+/// The process must have a single thread, as for [`clone_process`].
+pub fn clone_sibling(namespaces: Namespaces) -> io::Result<Cloned> {
+    // The signal at its end is that of the calling process.
+    clone_with(namespaces.0 | libc::CLONE_PARENT as u64, 0, None)
+}
+
+#[allow(unsafe_code)]
+fn clone_with(flags: u64, exit_signal: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     let mut handle: libc::c_int = -1;
     // SAFETY: all fields of the structure are numbers, for which zero is a valid value.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
-    arguments.flags = namespaces.0 | libc::CLONE_PIDFD as u64;
+    arguments.flags = flags | libc::CLONE_PIDFD as u64;
     arguments.pidfd = &raw mut handle as u64;
-    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.exit_signal = exit_signal;
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = cgroup.as_raw_fd() as u64;
@@ -91,6 +103,18 @@ pub fn clone_process(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> 
             Ok(Cloned::Parent(NewProcess { pid: pid as i32, handle: unsafe { OwnedFd::from_raw_fd(handle) } }))
         }
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl NewProcess {
+    /// A process by its descriptor, with the pid that it has in the caller's namespace.
+    pub fn from_handle(handle: OwnedFd) -> io::Result<Self> {
+        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
+        let pid = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+        match pid {
+            Some(pid) if pid > 0 => Ok(Self { pid, handle }),
+            _ => Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended")),
+        }
     }
 }
 

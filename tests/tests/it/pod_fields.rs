@@ -121,8 +121,17 @@ fn create_objects(cluster: &TestCluster) {
 }
 
 fn cases() -> Vec<FieldCase> {
-    [volume_cases(), environment_cases(), security_cases(), lifecycle_cases(), network_cases(), storage_cases()]
-        .concat()
+    [
+        volume_cases(),
+        environment_cases(),
+        security_cases(),
+        user_namespace_cases(),
+        standard_output_cases(),
+        lifecycle_cases(),
+        network_cases(),
+        storage_cases(),
+    ]
+    .concat()
 }
 
 impl Clone for FieldCase {
@@ -289,6 +298,55 @@ fn security_cases() -> Vec<FieldCase> {
             vec![("/status/containerStatuses/0/state/waiting/reason", json!("CreateContainerConfigError"))],
         ),
     ]
+}
+
+/// Pods with a user namespace: root in them is nobody on the host, and owns what it should own.
+fn user_namespace_cases() -> Vec<FieldCase> {
+    if !ferry_tests::machine::tests_own_runtime() {
+        return Vec::new();
+    }
+    let map = "read -r first host length < /proc/self/uid_map; [ $host -ge 65536 ] && echo $first $length";
+    let mounts = json!([{ "name": "v", "mountPath": "/v" }, { "name": "s", "mountPath": "/s" },
+        { "name": "c", "mountPath": "/c" }]);
+    let volumes = json!([{ "name": "v", "emptyDir": {} }, { "name": "s", "secret": { "secretName": "secret" } },
+        { "name": "c", "configMap": { "name": "config" } }]);
+    vec![
+        FieldCase::prints(
+            "user-namespace",
+            &format!(
+                "{map}; stat -c %u:%g /etc/passwd /v /dev/shm /etc/hosts /proc/1; echo x > /v/x && stat -c %u /v/x; \
+                 cat /s/password /c/key; echo; : > /dev/null; touch /made; echo mine > /proc/sys/kernel/hostname || echo ro; \
+                 hostname -s > /dev/stdout"
+            ),
+            json!({ "hostUsers": false, "hostname": "inside", "volumes": volumes, "containers": [{ "volumeMounts": mounts }] }),
+            "0 65536\n0:0\n0:0\n0:0\n0:0\n0:0\n0\nhunter2value\nro\ninside",
+        ),
+        FieldCase::prints(
+            "user-namespace-of-user",
+            "id -u; touch /v/x; stat -c %u:%g /v/x; echo out > /dev/stdout",
+            json!({ "hostUsers": false, "volumes": [{ "name": "v", "emptyDir": {} }],
+                "securityContext": { "runAsUser": 1000, "runAsGroup": 2000, "fsGroup": 3000 },
+                "containers": [{ "volumeMounts": [{ "name": "v", "mountPath": "/v" }] }] }),
+            "1000\n1000:3000\nout",
+        ),
+        FieldCase::prints(
+            "user-namespace-shared-processes",
+            "cat /proc/1/comm; stat -c %u /proc/1; mount -t tmpfs none /mnt && echo mounted",
+            json!({ "hostUsers": false, "shareProcessNamespace": true,
+                "containers": [{ "securityContext": { "capabilities": { "add": ["SYS_ADMIN", "NET_ADMIN"] } } }] }),
+            "pause\n65535\nmounted",
+        ),
+    ]
+}
+
+/// A user other than root can open its standard output by its path.
+fn standard_output_cases() -> Vec<FieldCase> {
+    vec![FieldCase::prints(
+        "standard-output",
+        "echo out > /dev/stdout; echo err > /dev/stderr",
+        json!({ "securityContext": { "runAsUser": 1000 } }),
+        "out\nerr",
+    )]
 }
 
 /// A pod that the kubelet ends because of what it writes.

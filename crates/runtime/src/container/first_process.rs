@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Uid};
 use serde::{Deserialize, Serialize};
 use sys::{
     cgroup::CgroupManager,
@@ -23,8 +23,11 @@ use sys::{
 use super::{
     ContainerError, ContainerSpec, Operation, ProcessSpec,
     hooks::run_hooks,
+    prepared_mounts::PreparedMounts,
     process::{StandardFiles as Files, become_program, set_standard_files, set_terminal},
     rootfs::enter_rootfs,
+    spec::UserNamespaceSpec,
+    user_namespace::{become_root, give_files},
     users::{ResolvedUser, resolve_user},
 };
 
@@ -45,34 +48,43 @@ pub enum ChildMessage {
         /// All groups.
         groups: Vec<u32>,
     },
+    /// The first process was cloned from a user namespace; its descriptor comes with it.
+    Cloned,
     /// It could not be made.
     Failed(String),
 }
 
-/// Becomes the first process of a container.
-pub fn become_container(spec: &ContainerSpec, files: &Files, socket: &OwnedFd) -> ! {
-    let error = match prepare_container(spec, files, socket) {
+/// Becomes the first process of a container. `prepared` are mounts that were made with more privileges.
+pub fn become_container(spec: &ContainerSpec, files: &Files, socket: &OwnedFd, prepared: Option<PreparedMounts>) -> ! {
+    let error = match prepare_container(spec, files, socket, prepared) {
         Ok(user) => become_program(&spec.process, &user),
         Err(error) => error,
     };
-    fail(socket, &error)
+    send_failure(socket, &error)
 }
 
-/// Becomes another process of a running container, whose first process is `container`.
-pub fn become_exec(process: &ProcessSpec, container: BorrowedFd<'_>, files: &Files, socket: &OwnedFd) -> ! {
-    let error = match prepare_exec(process, container, files, socket) {
+/// Becomes another process of a running container, whose first process is `container` and whose user namespace is `users`.
+pub fn become_exec(
+    process: &ProcessSpec,
+    (container, users): (BorrowedFd<'_>, Option<&UserNamespaceSpec>),
+    files: &Files,
+    socket: &OwnedFd,
+) -> ! {
+    let error = match prepare_exec(process, (container, users), files, socket) {
         Ok(user) => become_program(process, &user),
         Err(error) => error,
     };
-    fail(socket, &error)
+    send_failure(socket, &error)
 }
 
-fn fail(socket: &OwnedFd, error: &ContainerError) -> ! {
-    send(socket, &ChildMessage::Failed(error.to_string()), &[]);
+/// Sends an error to the supervisor and ends.
+pub fn send_failure(socket: &OwnedFd, error: &ContainerError) -> ! {
+    send_message(socket, &ChildMessage::Failed(error.to_string()), &[]);
     std::process::exit(1)
 }
 
-fn send(socket: &OwnedFd, message: &ChildMessage, descriptors: &[BorrowedFd<'_>]) {
+/// Sends a message to the supervisor.
+pub fn send_message(socket: &OwnedFd, message: &ChildMessage, descriptors: &[BorrowedFd<'_>]) {
     let text = serde_json::to_vec(message).unwrap_or_default();
     // Without a supervisor nobody waits for the message.
     let _ = send_with_descriptors(socket, &text, descriptors);
@@ -88,7 +100,12 @@ fn wait_for_go(socket: &OwnedFd) -> Result<(), ContainerError> {
     }
 }
 
-fn prepare_container(spec: &ContainerSpec, files: &Files, socket: &OwnedFd) -> Result<ResolvedUser, ContainerError> {
+fn prepare_container(
+    spec: &ContainerSpec,
+    files: &Files,
+    socket: &OwnedFd,
+    prepared: Option<PreparedMounts>,
+) -> Result<ResolvedUser, ContainerError> {
     clone::forbid_inspection().during(|| "forbid inspection".into())?;
     // From the start request on the program's life is not bound to the supervisor's.
     clone::die_with_parent(9).during(|| "set the parent's death signal".into())?;
@@ -101,7 +118,7 @@ fn prepare_container(spec: &ContainerSpec, files: &Files, socket: &OwnedFd) -> R
     if spec.cgroup.private {
         clone::unshare_namespaces(Namespaces::CGROUP).during(|| "new control group namespace".into())?;
     }
-    enter_rootfs(spec, &cgroup, || run_hooks(&spec.hooks.create_container, &spec.hook_state))?;
+    enter_rootfs(spec, &cgroup, prepared, || run_hooks(&spec.hooks.create_container, &spec.hook_state))?;
     let user = resolve_user(&spec.process.user, Path::new("/"))?;
     if spec.process.terminal {
         let terminal = set_terminal(&spec.process)?;
@@ -110,6 +127,7 @@ fn prepare_container(spec: &ContainerSpec, files: &Files, socket: &OwnedFd) -> R
         announce(socket, &user, &[terminal.master.as_fd()]);
     } else {
         set_standard_files(files)?;
+        chown_standard_files(&user);
         announce(socket, &user, &[]);
     }
     if spec.waits_for_start {
@@ -122,7 +140,7 @@ fn prepare_container(spec: &ContainerSpec, files: &Files, socket: &OwnedFd) -> R
 
 fn announce(socket: &OwnedFd, user: &ResolvedUser, descriptors: &[BorrowedFd<'_>]) {
     let ready = ChildMessage::Ready { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
-    send(socket, &ready, descriptors);
+    send_message(socket, &ready, descriptors);
 }
 
 /// Programs expect their terminal at `/dev/console`.
@@ -138,23 +156,41 @@ fn bind_console(number: u32) -> Result<(), ContainerError> {
     slave.attach(console.as_fd()).during(what)
 }
 
+/// Gives pipes of standard input and output to the user, so that the program can open `/dev/stdout` again.
+fn chown_standard_files(user: &ResolvedUser) {
+    for file in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let is_pipe = rustix::fs::fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        if is_pipe {
+            // A pipe whose owner cannot be changed can still be written.
+            let _ = rustix::fs::fchown(file, Some(Uid::from_raw(user.uid)), None);
+        }
+    }
+}
+
 /// Gives the terminal to the user, so that the program can open it again.
 fn chown_terminal(slave: &OwnedFd, uid: u32) {
     // A terminal whose owner cannot be changed still works.
-    let _ = rustix::fs::fchown(slave, Some(rustix::fs::Uid::from_raw(uid)), None);
+    let _ = rustix::fs::fchown(slave, Some(Uid::from_raw(uid)), None);
 }
 
 fn prepare_exec(
     process: &ProcessSpec,
-    container: BorrowedFd<'_>,
+    (container, users): (BorrowedFd<'_>, Option<&UserNamespaceSpec>),
     files: &Files,
     socket: &OwnedFd,
 ) -> Result<ResolvedUser, ContainerError> {
     clone::forbid_inspection().during(|| "forbid inspection".into())?;
     wait_for_go(socket)?;
     rustix::process::setsid().during(|| "setsid".into())?;
-    let namespaces = Namespaces::MOUNT.with(Namespaces::CGROUP);
+    let mut namespaces = Namespaces::MOUNT.with(Namespaces::CGROUP);
+    if users.is_some() {
+        give_files(users, files);
+        namespaces = namespaces.with(Namespaces::USER);
+    }
     clone::enter_namespaces(container, namespaces).during(|| "enter the container".into())?;
+    if users.is_some() {
+        become_root()?;
+    }
     let user = resolve_user(&process.user, Path::new("/"))?;
     if process.terminal {
         let terminal = set_terminal(process)?;
@@ -162,6 +198,7 @@ fn prepare_exec(
         announce(socket, &user, &[terminal.master.as_fd()]);
     } else {
         set_standard_files(files)?;
+        chown_standard_files(&user);
         announce(socket, &user, &[]);
     }
     Ok(user)

@@ -6,10 +6,12 @@
 
 pub mod first_process;
 mod hooks;
+mod prepared_mounts;
 mod process;
 mod rootfs;
 pub mod seccomp;
 pub mod spec;
+pub mod user_namespace;
 mod users;
 
 pub use hooks::run_hooks as run_runtime_hooks;

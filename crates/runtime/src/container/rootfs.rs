@@ -3,7 +3,7 @@
 //! Every target is resolved in the root and mounted by descriptor: a link in the image or in a volume leads nowhere else.
 
 use std::{
-    fs, io,
+    io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -21,6 +21,7 @@ use sys::{
 
 use super::{
     ContainerError, Operation,
+    prepared_mounts::PreparedMounts,
     spec::{ContainerSpec, DeviceNode, MountPropagationKind, MountSource, MountSpec, OverlaySpec},
 };
 
@@ -46,28 +47,36 @@ const ALLOWED_IN_PROC: [&str; 10] = [
     "/proc/sys/kernel/ns_last_pid",
 ];
 
-/// A mount whose source is already cloned.
-type PreparedMount<'a> = (&'a MountSpec, Option<DetachedMount>);
-
-/// Makes the root file system and makes it `/` of the calling process, which is in a new mount namespace. `before_pivot`
-/// runs while the host's file system is still there.
+/// Makes the root file system and makes it `/` of the calling process, which is in a new mount namespace. `prepared` are the
+/// mounts that were made with more privileges; none: all are made here. `before_pivot` runs while the host's file system is
+/// still there.
 pub fn enter_rootfs(
     spec: &ContainerSpec,
     cgroup: &ContainerCgroup,
+    prepared: Option<PreparedMounts>,
     before_pivot: impl FnOnce() -> Result<(), ContainerError>,
 ) -> Result<(), ContainerError> {
-    // Clones of shared mounts stay shared, so these are made before all mounts become slaves.
-    let mounts = spec.mounts.iter().map(clone_shared_source).collect::<Result<Vec<PreparedMount<'_>>, _>>()?;
+    let is_prepared = prepared.is_some();
+    let mut prepared = match prepared {
+        Some(prepared) => prepared,
+        None => PreparedMounts::shared_only(spec)?,
+    };
     rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .during(|| "make mounts slaves of the host's".into())?;
-    mount_root(spec)?;
-    let root = ContainerRoot::open(&spec.root.path).during(|| format!("open {}", spec.root.path.display()))?;
-    for (mount, source) in mounts {
+    let root = match prepared.root.take() {
+        // The working directory is where the root belongs, which may be beyond reach by its path.
+        Some(tree) => attach_root(tree, Path::new("."))?,
+        None => attach_root(clone_root(spec)?, &spec.root.path)?,
+    };
+    for (mount, source) in spec.mounts.iter().zip(prepared.sources) {
         let what = || format!("error mounting to {:?} in the container", mount.target.display().to_string());
-        mount_one(&root, mount, source, cgroup)
+        mount_one(&root, mount, source, (cgroup, &mut prepared.cgroups))
             .map_err(|error| ContainerError::Invalid(format!("{}: {error}", what())))?;
     }
-    make_devices(&root, &spec.devices, spec.user_namespace.is_some())?;
+    match is_prepared {
+        true => bind_devices(&root, &spec.devices, prepared.devices)?,
+        false => make_devices(&root, &spec.devices)?,
+    }
     before_pivot()?;
     if spec.root.read_only {
         let attributes = MountAttributes { set: MountAttributes::READ_ONLY, ..Default::default() };
@@ -80,30 +89,29 @@ pub fn enter_rootfs(
     spec.masked_paths.iter().try_for_each(|path| mask_path(path))
 }
 
-fn clone_shared_source(mount: &MountSpec) -> Result<PreparedMount<'_>, ContainerError> {
-    match &mount.source {
-        MountSource::Bind { path, recursive } if mount.propagation == MountPropagationKind::Shared => {
-            let clone = DetachedMount::clone_path(path, *recursive);
-            Ok((mount, Some(clone.during(|| format!("bind {}", path.display()))?)))
-        }
-        _ => Ok((mount, None)),
+/// The root's layers, or its directory.
+fn clone_root(spec: &ContainerSpec) -> Result<DetachedMount, ContainerError> {
+    let path = &spec.root.path;
+    match &spec.root.overlay {
+        Some(overlay) => mount_overlay(overlay),
+        None => clone_private(path),
     }
 }
 
-fn mount_root(spec: &ContainerSpec) -> Result<(), ContainerError> {
-    let path = &spec.root.path;
-    let mount = match &spec.root.overlay {
-        Some(overlay) => mount_overlay(overlay)?,
-        None => {
-            let bound = DetachedMount::clone_path(path, true).during(|| format!("bind {}", path.display()))?;
-            let private = MountAttributes { propagation: libc_private(), ..Default::default() };
-            bound.set_attributes(private, true).during(|| "make the root private".into())?;
-            bound
-        }
-    };
+/// A directory of the host with the mounts below it, whose changes stay in the container.
+pub(super) fn clone_private(path: &Path) -> Result<DetachedMount, ContainerError> {
+    let bound = DetachedMount::clone_path(path, true).during(|| format!("bind {}", path.display()))?;
+    let private = MountAttributes { propagation: libc_private(), ..Default::default() };
+    bound.set_attributes(private, true).during(|| "make the root private".into())?;
+    Ok(bound)
+}
+
+fn attach_root(tree: DetachedMount, path: &Path) -> Result<ContainerRoot, ContainerError> {
     let target = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let target = target.during(|| format!("open {}", path.display()))?;
-    mount.attach(target.as_fd()).during(|| format!("mount the root at {}", path.display()))
+    let root = tree.root().try_clone_to_owned().during(|| "keep the root open".into())?;
+    tree.attach(target.as_fd()).during(|| format!("mount the root at {}", path.display()))?;
+    Ok(ContainerRoot::from_descriptor(root))
 }
 
 fn libc_private() -> u64 {
@@ -114,21 +122,23 @@ fn libc_private() -> u64 {
 fn mount_overlay(overlay: &OverlaySpec) -> Result<DetachedMount, ContainerError> {
     // Options have a page of room; relative paths keep a hundred layers in it.
     std::env::set_current_dir(&overlay.layers).during(|| overlay.layers.display().to_string())?;
-    let lower = overlay.lower.join(":");
+    new_overlay(&overlay.lower.join(":"), overlay)
+}
+
+/// Mounts layers, whose paths are relative to the working directory, below the writable one.
+pub(super) fn new_overlay(lower: &str, overlay: &OverlaySpec) -> Result<DetachedMount, ContainerError> {
     let (upper, work) = (overlay.upper.display().to_string(), overlay.work.display().to_string());
-    let options =
-        [("lowerdir", Some(lower.as_str())), ("upperdir", Some(upper.as_str())), ("workdir", Some(work.as_str()))];
+    let options = [("lowerdir", Some(lower)), ("upperdir", Some(upper.as_str())), ("workdir", Some(work.as_str()))];
     DetachedMount::new("overlay", &options, 0).during(|| "mount the image's layers".into())
 }
 
 fn mount_one(
     root: &ContainerRoot,
     mount: &MountSpec,
-    cloned: Option<DetachedMount>,
-    cgroup: &ContainerCgroup,
+    prepared: Option<DetachedMount>,
+    (cgroup, clones): (&ContainerCgroup, &mut Vec<DetachedMount>),
 ) -> Result<(), ContainerError> {
     refuse_in_proc(mount)?;
-    let attributes = MountAttributes { set: mount.set, clear: mount.clear, propagation: 0 };
     let target =
         |kind| root.create_path(&mount.target, kind).during(|| format!("cannot make {}", mount.target.display()));
     match &mount.source {
@@ -145,24 +155,50 @@ fn mount_one(
             }
             Ok(())
         }
-        MountSource::Bind { path, recursive } => {
-            let tree = match cloned {
+        MountSource::Cgroup => mount_cgroups(root, mount, cgroup, clones),
+        source => {
+            let tree = match prepared {
                 Some(tree) => tree,
-                None => DetachedMount::clone_path(path, *recursive).during(|| path.display().to_string())?,
+                None => clone_source(mount)?,
             };
-            attach_bind(&tree_kind(&tree)?, tree, mount, attributes, target)
+            if matches!(source, MountSource::ImageVolume { .. }) {
+                fill_volume(root, &mount.target, &tree)?;
+            }
+            let target = target(tree_kind(&tree)?)?;
+            tree.attach(target.as_fd()).during(|| "attach the mount".into())
+        }
+    }
+}
+
+/// Clones the source of a mount of the host or an image, with the attributes that it is to have.
+pub(super) fn clone_source(mount: &MountSpec) -> Result<DetachedMount, ContainerError> {
+    let tree = match &mount.source {
+        MountSource::Bind { path, recursive } => {
+            DetachedMount::clone_path(path, *recursive).during(|| path.display().to_string())?
         }
         MountSource::ImageVolume { path } => {
-            fill_volume(root, &mount.target, path)?;
-            let tree = DetachedMount::clone_path(path, false).during(|| path.display().to_string())?;
-            attach_bind(&PathKind::Directory, tree, mount, attributes, target)
+            DetachedMount::clone_path(path, false).during(|| path.display().to_string())?
         }
-        MountSource::Image { layers, lower, sub_path } => {
-            let tree = clone_image(layers, lower, sub_path)?;
-            attach_bind(&tree_kind(&tree)?, tree, mount, attributes, target)
+        MountSource::Image { layers, lower, sub_path } => clone_image(layers, lower, sub_path)?,
+        MountSource::FileSystem { .. } | MountSource::Cgroup => {
+            return Err(ContainerError::Invalid(format!("{} has no source on the host", mount.target.display())));
         }
-        MountSource::Cgroup => mount_cgroups(root, mount, cgroup),
+    };
+    set_bind_attributes(&tree, mount)?;
+    Ok(tree)
+}
+
+/// Sets propagation and attributes of a mount that is not attached yet.
+pub(super) fn set_bind_attributes(tree: &DetachedMount, mount: &MountSpec) -> Result<(), ContainerError> {
+    if mount.propagation == MountPropagationKind::Private {
+        let private = MountAttributes { propagation: libc_private(), ..Default::default() };
+        tree.set_attributes(private, true).during(|| "make the mount private".into())?;
     }
+    if mount.set != 0 || mount.clear != 0 {
+        let attributes = MountAttributes { set: mount.set, clear: mount.clear, propagation: 0 };
+        tree.set_attributes(attributes, mount.recursive).during(|| "set attributes of the mount".into())?;
+    }
+    Ok(())
 }
 
 /// Mounts the layers of an image, or the path in it that is wanted.
@@ -176,6 +212,11 @@ fn clone_image(layers: &Path, lower: &[String], sub_path: &Path) -> Result<Detac
             DetachedMount::new("overlay", &[("lowerdir", Some(&many.join(":")))], 0).during(what)?
         }
     };
+    clone_sub_path(tree, sub_path)
+}
+
+/// The mount at a path in a detached one; all of it if the path is empty.
+pub(super) fn clone_sub_path(tree: DetachedMount, sub_path: &Path) -> Result<DetachedMount, ContainerError> {
     if sub_path.as_os_str().is_empty() {
         return Ok(tree);
     }
@@ -183,25 +224,7 @@ fn clone_image(layers: &Path, lower: &[String], sub_path: &Path) -> Result<Detac
     let relative = sub_path.strip_prefix("/").unwrap_or(sub_path);
     let place = rustix::fs::openat2(tree.root(), relative, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
         .during(|| format!("failed to find {:?} in the image", sub_path.display().to_string()))?;
-    DetachedMount::clone_open(place.as_fd(), false).during(what)
-}
-
-fn attach_bind(
-    kind: &PathKind,
-    tree: DetachedMount,
-    mount: &MountSpec,
-    attributes: MountAttributes,
-    target: impl FnOnce(PathKind) -> Result<OwnedFd, ContainerError>,
-) -> Result<(), ContainerError> {
-    let target = target(*kind)?;
-    if mount.propagation == MountPropagationKind::Private {
-        let private = MountAttributes { propagation: libc_private(), ..Default::default() };
-        tree.set_attributes(private, true).during(|| "make the mount private".into())?;
-    }
-    if attributes.set != 0 || attributes.clear != 0 {
-        tree.set_attributes(attributes, mount.recursive).during(|| "set attributes of the mount".into())?;
-    }
-    tree.attach(target.as_fd()).during(|| "attach the mount".into())
+    DetachedMount::clone_open(place.as_fd(), false).during(|| "mount the image".into())
 }
 
 fn tree_kind(tree: &DetachedMount) -> Result<PathKind, ContainerError> {
@@ -280,17 +303,11 @@ fn make_device_links(root: &ContainerRoot) -> Result<(), ContainerError> {
     Ok(())
 }
 
-fn make_devices(root: &ContainerRoot, devices: &[DeviceNode], binds: bool) -> Result<(), ContainerError> {
+fn make_devices(root: &ContainerRoot, devices: &[DeviceNode]) -> Result<(), ContainerError> {
     for device in devices {
         let what = || format!("make the device {}", device.path.display());
         let (Some(parent), Some(name)) = (device.path.parent(), device.path.file_name()) else { continue };
         let parent = root.create_path(parent, PathKind::Directory).during(what)?;
-        if binds {
-            let host = DetachedMount::clone_path(&device.path, false).during(what)?;
-            let target = root.create_path(&device.path, PathKind::Other).during(what)?;
-            host.attach(target.as_fd()).during(what)?;
-            continue;
-        }
         let kind = FileType::from_raw_mode(device.mode);
         let number = rustix::fs::makedev(device.major, device.minor);
         match rustix::fs::mknodat(&parent, name, kind, Mode::from_raw_mode(device.mode & 0o7777), number) {
@@ -308,8 +325,27 @@ fn make_devices(root: &ContainerRoot, devices: &[DeviceNode], binds: bool) -> Re
     Ok(())
 }
 
+/// In a user namespace no device can be made: those of the host are bound.
+fn bind_devices(
+    root: &ContainerRoot,
+    devices: &[DeviceNode],
+    clones: Vec<DetachedMount>,
+) -> Result<(), ContainerError> {
+    for (device, clone) in devices.iter().zip(clones) {
+        let what = || format!("bind the device {}", device.path.display());
+        let target = root.create_path(&device.path, PathKind::Other).during(what)?;
+        clone.attach(target.as_fd()).during(what)?;
+    }
+    Ok(())
+}
+
 /// Version 1: a directory per controller with the container's own group; version 2: the tree itself.
-fn mount_cgroups(root: &ContainerRoot, mount: &MountSpec, cgroup: &ContainerCgroup) -> Result<(), ContainerError> {
+fn mount_cgroups(
+    root: &ContainerRoot,
+    mount: &MountSpec,
+    cgroup: &ContainerCgroup,
+    clones: &mut Vec<DetachedMount>,
+) -> Result<(), ContainerError> {
     let what = || "mount control groups".to_owned();
     let target = root.create_path(&mount.target, PathKind::Directory).during(what)?;
     if cgroup.is_unified() {
@@ -325,11 +361,11 @@ fn mount_cgroups(root: &ContainerRoot, mount: &MountSpec, cgroup: &ContainerCgro
     let flags = mount.set & !MountAttributes::READ_ONLY;
     let tmpfs = DetachedMount::new("tmpfs", &[("mode", Some("755"))], flags).during(what)?;
     tmpfs.attach(target.as_fd()).during(what)?;
-    for (name, directory) in cgroup.directories() {
+    if clones.is_empty() {
+        *clones = clone_cgroups(mount, cgroup)?;
+    }
+    for ((name, _), tree) in cgroup.directories().iter().zip(clones.drain(..)) {
         let place = root.create_path(&mount.target.join(name), PathKind::Directory).during(what)?;
-        let tree = DetachedMount::clone_path(directory, false).during(what)?;
-        let attributes = MountAttributes { set: mount.set, ..Default::default() };
-        tree.set_attributes(attributes, false).during(what)?;
         tree.attach(place.as_fd()).during(what)?;
     }
     if mount.set & MountAttributes::READ_ONLY != 0 {
@@ -340,19 +376,35 @@ fn mount_cgroups(root: &ContainerRoot, mount: &MountSpec, cgroup: &ContainerCgro
     Ok(())
 }
 
+/// Clones the directories of a control group of version 1.
+pub(super) fn clone_cgroups(mount: &MountSpec, cgroup: &ContainerCgroup) -> Result<Vec<DetachedMount>, ContainerError> {
+    let attributes = MountAttributes { set: mount.set, ..Default::default() };
+    let clone = |directory: &PathBuf| -> io::Result<DetachedMount> {
+        let tree = DetachedMount::clone_path(directory, false)?;
+        tree.set_attributes(attributes, false)?;
+        Ok(tree)
+    };
+    let clones = cgroup.directories().iter().map(|(_, directory)| clone(directory)).collect::<io::Result<_>>();
+    clones.during(|| "clone control groups".into())
+}
+
 /// Copies the image's content to a new volume.
-fn fill_volume(root: &ContainerRoot, target: &Path, volume: &Path) -> Result<(), ContainerError> {
+fn fill_volume(root: &ContainerRoot, target: &Path, volume: &DetachedMount) -> Result<(), ContainerError> {
     let what = || format!("fill the volume {}", target.display());
     let source = match root.open_path(target, OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(source) => source,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).during(what),
     };
-    if fs::read_dir(volume).during(what)?.next().is_some() {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let copy = rustix::fs::openat(volume.root(), ".", flags, Mode::empty()).during(what)?;
+    let mut entries = rustix::fs::Dir::read_from(&copy).during(what)?;
+    let has_content =
+        entries.any(|entry| entry.is_ok_and(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")));
+    if has_content {
         return Ok(());
     }
-    let copy = rustix::fs::open(volume, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    crate::tree_copy::copy_tree(&source, &copy.during(what)?).during(what)
+    crate::tree_copy::copy_tree(&source, &copy).during(what)
 }
 
 /// Makes the new root `/` and lets go of the old one.

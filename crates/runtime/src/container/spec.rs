@@ -83,6 +83,9 @@ pub struct MountSpec {
     pub recursive: bool,
     /// The propagation of the mount.
     pub propagation: MountPropagationKind,
+    /// Whether owners of files are mapped by the user namespace of the container, if it has one.
+    #[serde(default)]
+    pub maps_owners: bool,
 }
 
 /// The source of a mount.
@@ -137,6 +140,9 @@ pub enum MountPropagationKind {
 pub struct DeviceNode {
     /// The path in the container.
     pub path: PathBuf,
+    /// The path on the host, which is bound where nodes cannot be made: in a user namespace.
+    #[serde(default)]
+    pub host_path: PathBuf,
     /// Type and permissions.
     pub mode: u32,
     /// Major number.
@@ -232,6 +238,20 @@ pub struct UserNamespaceSpec {
     pub gids: Vec<IdMap>,
 }
 
+impl UserNamespaceSpec {
+    /// The user and the group of the host that an owner in the container is; none: it is not mapped.
+    pub fn host_owner(&self, uid: u32, gid: u32) -> Option<(u32, u32)> {
+        Some((host_id(&self.uids, uid)?, host_id(&self.gids, gid)?))
+    }
+}
+
+fn host_id(maps: &[IdMap], id: u32) -> Option<u32> {
+    maps.iter().find_map(|map| {
+        let offset = id.checked_sub(map.container).filter(|offset| *offset < map.length)?;
+        map.host.checked_add(offset)
+    })
+}
+
 /// A process of a container.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ProcessSpec {
@@ -324,4 +344,18 @@ pub struct HookSpecs {
     pub poststart: Vec<HookSpec>,
     /// In the runtime's namespaces, after the container is deleted.
     pub poststop: Vec<HookSpec>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_outside_of_the_map_have_no_host_owner() {
+        let map = IdMap { container: 0, host: 131_072, length: 65_536 };
+        let users = UserNamespaceSpec { uids: vec![map], gids: vec![map] };
+        assert_eq!(users.host_owner(0, 5), Some((131_072, 131_077)));
+        assert_eq!(users.host_owner(65_535, 0), Some((196_607, 131_072)));
+        assert_eq!(users.host_owner(65_536, 0), None);
+    }
 }

@@ -19,6 +19,7 @@ use super::{
     container_spec::{SpecSource, cgroup_path, cgroup_resources},
     internal, new_id,
     records::{ContainerEntry, NewContainer, Sandbox, now},
+    sandboxes::{namespaces, user_namespace},
     stop_signal::parse_stop_signal,
 };
 use crate::{
@@ -81,7 +82,7 @@ impl RuntimeServer {
         }));
         let source =
             SpecSource { container: &container, sandbox, image: image_config.config.unwrap_or_default(), image_layers };
-        let made = self.make_directories(&container, &image).and_then(|()| {
+        let made = self.make_directories(&container, &image, sandbox).and_then(|()| {
             let spec = self.container_spec(&source)?;
             let failed = |error: io::Error| internal("failed to create container", &error);
             write_state(&container.directory.join("spec.json"), &spec).map_err(failed)?;
@@ -96,7 +97,13 @@ impl RuntimeServer {
         Ok(container)
     }
 
-    fn make_directories(&self, container: &ContainerEntry, image: &ImageRecord) -> Result<(), Status> {
+    fn make_directories(
+        &self,
+        container: &ContainerEntry,
+        image: &ImageRecord,
+        sandbox: &Sandbox,
+    ) -> Result<(), Status> {
+        let users = user_namespace(&namespaces(&sandbox.config))?;
         let make = || -> io::Result<()> {
             for name in ["rootfs", "upper", "work"] {
                 fs::create_dir_all(container.directory.join(name))?;
@@ -105,7 +112,9 @@ impl RuntimeServer {
             if let Some(top) = image.layers.last() {
                 let found = fs::metadata(self.images.layers_dir().join(top))?;
                 let upper = container.directory.join("upper");
-                std::os::unix::fs::chown(&upper, Some(found.uid()), Some(found.gid()))?;
+                let owner = (found.uid(), found.gid());
+                let (uid, gid) = users.as_ref().and_then(|users| users.host_owner(owner.0, owner.1)).unwrap_or(owner);
+                std::os::unix::fs::chown(&upper, Some(uid), Some(gid))?;
                 fs::set_permissions(&upper, fs::Permissions::from_mode(found.mode() & 0o7777))?;
             }
             Ok(())

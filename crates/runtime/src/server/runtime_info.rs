@@ -44,7 +44,7 @@ impl RuntimeServer {
             let config = serde_json::json!({ "root": self.options.root, "cniConfig": self.options.cni_config });
             info.insert("config".to_owned(), config.to_string());
         }
-        let features = RuntimeHandlerFeatures { recursive_read_only_mounts: true, user_namespaces: false };
+        let features = RuntimeHandlerFeatures { recursive_read_only_mounts: true, user_namespaces: true };
         Ok(StatusResponse {
             status: Some(RuntimeStatus { conditions: vec![condition("RuntimeReady", true, "", ""), network] }),
             info,

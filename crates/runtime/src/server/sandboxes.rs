@@ -15,6 +15,7 @@ use tonic::Status;
 
 use super::{RuntimeServer, blocking, internal, new_id, records::Sandbox};
 use crate::{
+    container::spec::{IdMap, UserNamespaceSpec},
     cri::types::*,
     supervisor::{MessageStream, SandboxSpec, SupervisorRequest, SupervisorResponse},
 };
@@ -51,9 +52,7 @@ impl RuntimeServer {
             return Err(Status::invalid_argument(format!("no runtime for {handler:?} is configured")));
         }
         let options = namespaces(&config);
-        if options.userns_options.as_ref().is_some_and(|users| users.mode == NamespaceMode::Pod as i32) {
-            return Err(Status::unimplemented("user namespaces are not supported by this runtime"));
-        }
+        user_namespace(&options)?;
         let id = new_id();
         let directory = self.options.root.join("sandboxes").join(&id);
         let sandbox = Arc::new(Sandbox::new(id.clone(), directory, &self.socket_of(&id), config, String::new()));
@@ -101,6 +100,7 @@ impl RuntimeServer {
             sysctls: linux.sysctls.into_iter().collect(),
             pause_root: shares_pid.then(|| self.options.root.join("pause")),
             pause_cgroup: shares_pid.then_some(cgroup),
+            user_namespace: user_namespace(options)?,
         };
         let channel = self.launcher.start_supervisor(&spec).map_err(failed)?;
         let stream = std::os::unix::net::UnixStream::from(channel);
@@ -283,9 +283,29 @@ impl RuntimeServer {
     }
 }
 
-fn namespaces(config: &PodSandboxConfig) -> NamespaceOption {
+/// The namespaces that a pod asks for.
+pub(super) fn namespaces(config: &PodSandboxConfig) -> NamespaceOption {
     let linux = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     linux.and_then(|context| context.namespace_options.clone()).unwrap_or_default()
+}
+
+/// The user namespace that a pod asks for; none: that of the host.
+pub(super) fn user_namespace(options: &NamespaceOption) -> Result<Option<UserNamespaceSpec>, Status> {
+    let Some(users) = options.userns_options.as_ref().filter(|users| users.mode == NamespaceMode::Pod as i32) else {
+        return Ok(None);
+    };
+    if options.network == NamespaceMode::Node as i32 {
+        return Err(Status::unimplemented("user namespaces of pods in the host's network are not supported"));
+    }
+    let maps = |maps: &[IdMapping]| -> Vec<IdMap> {
+        let maps = maps.iter();
+        maps.map(|map| IdMap { container: map.container_id, host: map.host_id, length: map.length }).collect()
+    };
+    let spec = UserNamespaceSpec { uids: maps(&users.uids), gids: maps(&users.gids) };
+    if spec.host_owner(0, 0).is_none() {
+        return Err(Status::invalid_argument("the mappings of a user namespace must include user 0 and group 0"));
+    }
+    Ok(Some(spec))
 }
 
 fn sandbox_state(sandbox: &Sandbox) -> i32 {

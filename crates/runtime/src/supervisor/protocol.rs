@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::exit_record::ExitRecord;
-use crate::container::ContainerSpec;
+use crate::container::{ContainerSpec, spec::UserNamespaceSpec};
 
 /// The longest message.
 pub const LONGEST_MESSAGE: usize = 16 << 20;
@@ -31,6 +31,8 @@ pub struct SandboxSpec {
     pub pause_root: Option<PathBuf>,
     /// The control group of that process.
     pub pause_cgroup: Option<String>,
+    /// The maps of the pod's user namespace; none: that of the host.
+    pub user_namespace: Option<UserNamespaceSpec>,
 }
 
 /// A request to a supervisor.

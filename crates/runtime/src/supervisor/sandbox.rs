@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::fd::OwnedFd,
+    os::fd::{BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -19,6 +19,7 @@ use crate::container::{
     ContainerSpec, ProcessSpec,
     first_process::{ChildMessage, GO, StandardFiles, become_container, receive_message},
     spec::{CgroupSpec, MountSource, MountSpec, PidNamespace, RootSpec, UserSpec},
+    user_namespace::{become_intermediate, create_user_namespace, receive_first_process},
 };
 
 /// The user of the pause process.
@@ -26,8 +27,8 @@ const PAUSE_USER: &str = "65535";
 /// The index of the loopback link in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Moves the calling process into the pod's namespaces.
-pub fn enter_sandbox(spec: &SandboxSpec) -> io::Result<()> {
+/// Moves the calling process into the pod's namespaces. Returns the pod's user namespace, which the process does not enter.
+pub fn enter_sandbox(spec: &SandboxSpec) -> io::Result<Option<OwnedFd>> {
     let mut namespaces = Namespaces::NONE;
     for (wanted, namespace) in
         [(spec.network, Namespaces::NETWORK), (spec.ipc, Namespaces::IPC), (spec.uts, Namespaces::UTS)]
@@ -36,16 +37,19 @@ pub fn enter_sandbox(spec: &SandboxSpec) -> io::Result<()> {
             namespaces = namespaces.with(namespace);
         }
     }
-    if !namespaces.is_empty() {
-        clone::unshare_namespaces(namespaces)?;
-    }
+    let users = match &spec.user_namespace {
+        Some(users) => Some(create_user_namespace(users, namespaces)?),
+        None if namespaces.is_empty() => None,
+        None => clone::unshare_namespaces(namespaces).map(|()| None)?,
+    };
     if spec.network {
         sys::net::set_link_up(LOOPBACK, true)?;
     }
     if spec.uts && !spec.hostname.is_empty() {
         rustix::system::sethostname(spec.hostname.as_bytes())?;
     }
-    spec.sysctls.iter().try_for_each(|(name, value)| write_sysctl(name, value))
+    spec.sysctls.iter().try_for_each(|(name, value)| write_sysctl(name, value))?;
+    Ok(users)
 }
 
 fn write_sysctl(name: &str, value: &str) -> io::Result<()> {
@@ -58,8 +62,8 @@ fn write_sysctl(name: &str, value: &str) -> io::Result<()> {
     fs::write(&file, value).map_err(|error| io::Error::new(error.kind(), format!("sysctl {name}={value}: {error}")))
 }
 
-/// Starts the process that holds the shared PID namespace.
-pub fn start_pause(spec: &SandboxSpec, root: &Path) -> io::Result<NewProcess> {
+/// Starts the process that holds the shared PID namespace, in the pod's user namespace if it has one.
+pub fn start_pause(spec: &SandboxSpec, root: &Path, users: Option<BorrowedFd<'_>>) -> io::Result<NewProcess> {
     let cgroup = spec.pause_cgroup.clone().unwrap_or_default();
     let pause = ContainerSpec {
         id: "pause".into(),
@@ -71,6 +75,7 @@ pub fn start_pause(spec: &SandboxSpec, root: &Path) -> io::Result<NewProcess> {
             clear: 0,
             recursive: false,
             propagation: Default::default(),
+            maps_owners: false,
         }],
         pid_namespace: PidNamespace::Own,
         cgroup: CgroupSpec { path: cgroup.clone(), private: false, devices: Vec::new() },
@@ -81,23 +86,32 @@ pub fn start_pause(spec: &SandboxSpec, root: &Path) -> io::Result<NewProcess> {
             no_new_privileges: true,
             ..Default::default()
         },
+        user_namespace: spec.user_namespace.clone(),
         ..Default::default()
     };
+    let manager = CgroupManager::detect(Path::new("/sys/fs/cgroup")).map_err(io::Error::other)?;
+    let group = ContainerCgroup::at(&manager, &cgroup);
     let (ours, theirs) = message_pair()?;
-    let process = match clone::clone_process(Namespaces::MOUNT.with(Namespaces::PID), None)? {
+    let namespaces = if users.is_some() { Namespaces::NONE } else { Namespaces::MOUNT.with(Namespaces::PID) };
+    let mut process = match clone::clone_process(namespaces, None)? {
         Cloned::Child => {
             drop(ours);
             // Its root has no devices.
             let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
             let files = StandardFiles { stdin: null(), stdout: null(), stderr: null() };
-            become_container(&pause, &files, &theirs)
+            match users {
+                Some(users) => become_intermediate(&pause, &group, users, &files, &theirs),
+                None => become_container(&pause, &files, &theirs, None),
+            }
         }
         Cloned::Parent(process) => process,
     };
     drop(theirs);
+    if users.is_some() {
+        process = receive_first_process(&ours)?;
+    }
     if !cgroup.is_empty() {
-        let manager = CgroupManager::detect(Path::new("/sys/fs/cgroup")).map_err(io::Error::other)?;
-        ContainerCgroup::at(&manager, &cgroup).attach(process.pid).map_err(io::Error::other)?;
+        group.attach(process.pid).map_err(io::Error::other)?;
     }
     sys::descriptor_passing::send_with_descriptors(&ours, GO, &[])?;
     wait_for_program(&ours)?;
@@ -108,7 +122,7 @@ pub fn start_pause(spec: &SandboxSpec, root: &Path) -> io::Result<NewProcess> {
 fn wait_for_program(socket: &OwnedFd) -> io::Result<()> {
     loop {
         match receive_message(socket, &mut Vec::new())? {
-            Some(ChildMessage::Ready { .. }) => {}
+            Some(ChildMessage::Ready { .. } | ChildMessage::Cloned) => {}
             Some(ChildMessage::Failed(message)) => return Err(io::Error::other(message)),
             None => return Ok(()),
         }

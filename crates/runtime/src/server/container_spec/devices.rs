@@ -36,6 +36,7 @@ pub fn container_devices(devices: &[Device], privileged: bool) -> Result<(Vec<De
         .iter()
         .map(|(path, major, minor)| DeviceNode {
             path: path.into(),
+            host_path: path.into(),
             mode: CHARACTER | 0o666,
             major: *major,
             minor: *minor,
@@ -90,6 +91,7 @@ fn add_nodes(source: &Path, target: &Path, nodes: &mut Vec<DeviceNode>, depth: u
         nodes.retain(|node| node.path != target);
         nodes.push(DeviceNode {
             path: target.to_owned(),
+            host_path: source.to_owned(),
             mode: found.mode(),
             major: rustix::fs::major(found.rdev()),
             minor: rustix::fs::minor(found.rdev()),

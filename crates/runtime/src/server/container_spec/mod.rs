@@ -15,6 +15,7 @@ pub use resources::cgroup_resources;
 use super::{
     RuntimeServer,
     records::{ContainerEntry, Sandbox},
+    sandboxes::{namespaces as sandbox_namespaces, user_namespace},
 };
 use crate::{
     container::spec::{
@@ -86,6 +87,7 @@ impl RuntimeServer {
                 private: !privileged && matches!(self.cgroups, sys::cgroup::CgroupManager::V2(_)),
                 devices: rules,
             },
+            user_namespace: user_namespace(&sandbox_namespaces(&sandbox.config))?,
             process,
             log_path: log_path(sandbox, &config),
             stdin: config.stdin,

@@ -53,7 +53,8 @@ pub fn container_mounts(
 }
 
 fn plain(target: PathBuf, source: MountSource, set: u64) -> MountSpec {
-    MountSpec { target, source, set, clear: 0, recursive: false, propagation: MountPropagationKind::Private }
+    let propagation = MountPropagationKind::Private;
+    MountSpec { target, source, set, clear: 0, recursive: false, propagation, maps_owners: true }
 }
 
 fn kernel_mounts(privileged: bool) -> Vec<MountSpec> {
@@ -105,9 +106,7 @@ fn bind_mount(mount: &Mount, target: PathBuf) -> Result<MountSpec, Status> {
         fs::create_dir_all(path).map_err(failed)?;
     }
     let path = fs::canonicalize(path).map_err(failed)?;
-    if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
-        return Err(Status::unimplemented("ID-mapped mounts are not supported by this runtime"));
-    }
+    let maps_owners = !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty();
     let propagation = match MountPropagation::try_from(mount.propagation) {
         Ok(MountPropagation::PropagationBidirectional) => {
             check_propagation(&path, &["shared:"], "a shared")?;
@@ -124,7 +123,7 @@ fn bind_mount(mount: &Mount, target: PathBuf) -> Result<MountSpec, Status> {
     }
     let set = if mount.readonly { MountAttributes::READ_ONLY } else { 0 };
     let source = MountSource::Bind { path, recursive: true };
-    Ok(MountSpec { target, source, set, clear: 0, recursive: mount.recursive_read_only, propagation })
+    Ok(MountSpec { target, source, set, clear: 0, recursive: mount.recursive_read_only, propagation, maps_owners })
 }
 
 /// Propagation needs a mount on the host that takes part in it.

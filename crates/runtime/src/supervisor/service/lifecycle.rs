@@ -17,12 +17,22 @@ impl Supervisor {
         let cgroup = ContainerCgroup::at(&self.manager, &spec.cgroup.path);
         let mut pipes = ContainerPipes::new(&spec)?;
         let (ours, theirs) = message_pair()?;
-        let child = self.clone_into(&spec.pid_namespace, &cgroup, Namespaces::MOUNT)?;
-        let Cloned::Parent(process) = child else {
+        let is_mapped = spec.user_namespace.is_some();
+        let child = match is_mapped {
+            false => self.clone_into(&spec.pid_namespace, &cgroup, Namespaces::MOUNT)?,
+            true => self.clone_intermediate(&spec.pid_namespace, &cgroup)?,
+        };
+        let Cloned::Parent(mut process) = child else {
             drop(ours);
-            become_container(&spec, &pipes.child, &theirs)
+            match self.user_namespace.as_ref().filter(|_| is_mapped) {
+                Some(users) => become_intermediate(&spec, &cgroup, users.as_fd(), &pipes.child, &theirs),
+                None => become_container(&spec, &pipes.child, &theirs, None),
+            }
         };
         drop((theirs, std::mem::take(&mut pipes.child)));
+        if is_mapped {
+            process = receive_first_process(&ours)?;
+        }
         if let Err(error) = self.release_child(&spec, &process, &cgroup, &ours) {
             kill(process.pid, SIGKILL);
             return Err(error);
@@ -89,6 +99,15 @@ impl Supervisor {
         cloned
     }
 
+    /// Clones the child that enters the pod's user namespace and makes a new PID namespace there.
+    fn clone_intermediate(&self, namespace: &PidNamespace, cgroup: &ContainerCgroup) -> io::Result<Cloned> {
+        if self.user_namespace.is_none() {
+            return Err(io::Error::other("the pod has no user namespace"));
+        }
+        let target = if *namespace == PidNamespace::Own { &PidNamespace::Host } else { namespace };
+        self.clone_into(target, cgroup, Namespaces::NONE)
+    }
+
     /// Clones a command into a running container; false if there is none.
     pub(super) fn start_exec(
         &mut self,
@@ -113,7 +132,8 @@ impl Supervisor {
         };
         let Cloned::Parent(child) = self.clone_into(&namespace, &container.cgroup, Namespaces::NONE)? else {
             drop(ours);
-            become_exec(&process, container.handle.as_fd(), &files, &theirs)
+            let users = container.spec.user_namespace.as_ref();
+            become_exec(&process, (container.handle.as_fd(), users), &files, &theirs)
         };
         drop((theirs, files));
         if !container.cgroup.is_unified()

@@ -41,6 +41,7 @@ use crate::container::{
     ContainerSpec,
     first_process::{ChildMessage, GO, StandardFiles, become_container, become_exec, receive_message},
     spec::PidNamespace,
+    user_namespace::{become_intermediate, receive_first_process},
 };
 
 /// Tries to kill all processes of a group before their container counts as ended anyway.
@@ -81,6 +82,8 @@ struct Supervisor {
     listener: UnixListener,
     signals: OwnedFd,
     pid_namespace: OwnedFd,
+    /// The pod's user namespace; none: that of the host.
+    user_namespace: Option<OwnedFd>,
     manager: CgroupManager,
     pause: Option<NewProcess>,
     connections: HashMap<u64, Connection>,
@@ -131,8 +134,9 @@ impl Supervisor {
         clone::become_subreaper()?;
         let signals = clone::signal_descriptor(SIGCHLD)?;
         let pid_namespace = rustix::fs::open("/proc/self/ns/pid", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        sandbox::enter_sandbox(spec)?;
-        let pause = spec.pause_root.as_deref().map(|root| sandbox::start_pause(spec, root)).transpose()?;
+        let user_namespace = sandbox::enter_sandbox(spec)?;
+        let users = user_namespace.as_ref().map(AsFd::as_fd);
+        let pause = spec.pause_root.as_deref().map(|root| sandbox::start_pause(spec, root, users)).transpose()?;
         // A socket of a supervisor that was killed.
         let _ = std::fs::remove_file(&spec.socket);
         let listener = UnixListener::bind(&spec.socket)?;
@@ -141,6 +145,7 @@ impl Supervisor {
             listener,
             signals,
             pid_namespace,
+            user_namespace,
             manager: CgroupManager::detect(Path::new("/sys/fs/cgroup")).map_err(io::Error::other)?,
             pause,
             connections: HashMap::new(),
