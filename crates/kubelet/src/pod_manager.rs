@@ -10,7 +10,7 @@ use std::{
 
 use client::{ResourceEvent, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::pod_metadata::{pod_name, pod_namespace, pod_uid};
 
@@ -45,6 +45,8 @@ struct StaticPods {
     active: Mutex<HashSet<String>>,
     /// Wakes the upkeep of mirror pods.
     mirrors_changed: Notify,
+    /// Whether all sources of static pods were read.
+    sources_read: watch::Sender<bool>,
 }
 
 impl PodManager {
@@ -56,6 +58,18 @@ impl PodManager {
     /// Waits for the pods of the API server.
     pub async fn wait_for_cache_sync(&self) {
         self.api.wait_for_cache_sync().await;
+    }
+
+    /// Notes that all sources of static pods were read.
+    pub fn set_static_sources_read(&self) {
+        self.shared.sources_read.send_replace(true);
+    }
+
+    /// Waits until all pods are known: those of the API server and the static ones.
+    pub async fn wait_for_all_sources(&self) {
+        self.api.wait_for_cache_sync().await;
+        // The sender lives as long as this manager.
+        let _ = self.shared.sources_read.subscribe().wait_for(|read| *read).await;
     }
 
     /// Calls `handler` with the events of pods to run; mirror pods are none.

@@ -278,7 +278,8 @@ async fn cleanup_orphaned_pods(kubelet: Arc<KubeletContext>) {
         pods.chain(pod_termination::list_pods_with_logs(&logs_dir)).filter(|uid| is_safe_uid(uid)).collect()
     })
     .await;
-    kubelet.pods.wait_for_cache_sync().await;
+    // A static pod that has not been read yet is no orphan.
+    kubelet.pods.wait_for_all_sources().await;
     let known: HashSet<String> = kubelet.pods.list().iter().map(|pod| context::pod_uid(pod).to_string()).collect();
     // A pod that is gone from the API may still be ended by its worker.
     let orphans = found.difference(&known).filter(|uid| !kubelet.pods.is_active(uid));

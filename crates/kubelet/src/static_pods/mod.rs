@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use client::ResourceEvent;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::{context::KubeletContext, settings::StaticPodSettings};
 
@@ -30,8 +30,10 @@ pub async fn run_static_pods(
     missing.extend(settings.path.as_ref().map(|_| file_source::SOURCE));
     missing.extend(settings.url.as_ref().map(|_| url_source::SOURCE));
     // The mirrors of pods that have not been read yet must stay.
-    let (synced, mut is_synced) = watch::channel(missing.is_empty());
     let pods = kubelet.pods.clone();
+    if missing.is_empty() {
+        pods.set_static_sources_read();
+    }
     let merge = async move {
         let mut sources: HashMap<&'static str, Vec<Arc<Pod>>> = HashMap::new();
         while let Some(SourceReading { source, pods: read }) = readings.recv().await {
@@ -41,14 +43,15 @@ pub async fn run_static_pods(
                 let _ = events.send(event);
             }
             missing.retain(|waiting| *waiting != source);
-            synced.send_replace(missing.is_empty());
+            if missing.is_empty() {
+                pods.set_static_sources_read();
+            }
         }
         // Without a source there is nothing to merge, but mirrors to remove.
         std::future::pending::<()>().await;
     };
     let mirrors = async {
-        // The sender lives as long as this function.
-        let _ = is_synced.wait_for(|synced| *synced).await;
+        kubelet.pods.wait_for_all_sources().await;
         mirror::run_mirror_pods(&kubelet).await;
     };
     let node_name = kubelet.node_name.clone();
