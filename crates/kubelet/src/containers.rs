@@ -4,8 +4,8 @@ use std::{collections::HashMap, io, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use runtime::cri::types::{
-    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, PodSandboxConfig,
-    PodSandboxStatus, UserNamespace,
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, LinuxContainerResources,
+    PodSandboxConfig, PodSandboxStatus, UserNamespace,
 };
 
 use crate::{
@@ -174,7 +174,7 @@ impl ContainerLaunch<'_> {
             stdin_once: container.stdin_once == Some(true),
             tty: container.tty == Some(true),
             linux: Some(LinuxContainerConfig {
-                resources: Some(resources::container_resources(spec, container, self.kubelet.capacity.memory)),
+                resources: Some(self.container_resources(spec)),
                 security_context: Some(security_context::container_security_context(
                     spec,
                     container,
@@ -184,6 +184,17 @@ impl ContainerLaunch<'_> {
             }),
             ..Default::default()
         })
+    }
+
+    /// The resources of the container, with the CPUs on which it runs.
+    fn container_resources(&self, spec: &PodSpec) -> LinuxContainerResources {
+        let mut resources = resources::container_resources(spec, self.container, self.kubelet.capacity.memory);
+        let (uid, admission) = (context::pod_uid(self.pod), self.kubelet.lock_admission());
+        resources.cpuset_cpus = admission.cpus_of(uid, &self.container.name).unwrap_or_default();
+        if admission.has_own_cpus(uid, &self.container.name) {
+            resources.cpu_quota = -1;
+        }
+        resources
     }
 
     async fn resolve_environment(&self, spec: &PodSpec) -> Result<Vec<(String, String)>, ContainerConfigError> {

@@ -23,6 +23,7 @@ use crate::{
     admission::PodAdmission,
     blocking::run_blocking,
     config_objects::ObjectCaches,
+    credential_providers::CredentialProviders,
     eviction_state::EvictionState,
     pod_dns::ClusterDns,
     pod_manager::PodManager,
@@ -73,6 +74,8 @@ pub struct KubeletContext {
     pub evictions: EvictionState,
     /// What runtime handlers can do, by their names.
     pub handler_features: Mutex<HashMap<String, RuntimeHandlerFeatures>>,
+    /// Programs that know the credentials of images.
+    pub credential_providers: CredentialProviders,
     /// User namespaces of pods.
     pub user_namespaces: Arc<UserNamespaceManager>,
     /// Counts of probe results.
@@ -160,7 +163,7 @@ impl KubeletContext {
             pod_logs_dir: "/nonexistent".into(),
             cgroup_root: "/nonexistent".into(),
             cgroups: None,
-            admission: Mutex::new(PodAdmission::new(NodeResources::default(), Vec::new())),
+            admission: Mutex::new(PodAdmission::new(NodeResources::default(), Vec::new(), None)),
             capacity: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             allocatable: NodeResources { cpu_millis: 1000, memory: 1 << 30, ..Default::default() },
             cri: CriClient::connect_lazily("unix:///nonexistent/cri.sock").unwrap(),
@@ -170,6 +173,7 @@ impl KubeletContext {
             evictions: EvictionState::default(),
             probe_counts: ProbeCounts::default(),
             handler_features: Mutex::default(),
+            credential_providers: CredentialProviders::default(),
             user_namespaces: Arc::new(UserNamespaceManager::new("/nonexistent".as_ref(), 110)),
             settings: Arc::default(),
             wakes: mpsc::unbounded_channel().0,

@@ -21,14 +21,15 @@ pub struct ImageKeyring {
 
 /// A registry with a path, such as `*.example.com:5000/team`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct RegistryPattern {
+pub struct RegistryPattern {
     host: Vec<String>,
     port: String,
     path: String,
 }
 
 impl RegistryPattern {
-    fn parse(text: &str) -> Self {
+    /// Parses a registry with a path; a scheme is left out.
+    pub fn parse(text: &str) -> Self {
         let bare = text.trim_start_matches("https://").trim_start_matches("http://");
         let (authority, path) = bare.split_once('/').map_or((bare, ""), |(authority, path)| (authority, path));
         // The path of the version of Docker's own API is none of the images'.
@@ -42,7 +43,7 @@ impl RegistryPattern {
     }
 
     /// Whether an entry with this pattern is for an image.
-    fn matches(&self, image: &RegistryPattern) -> bool {
+    pub fn matches(&self, image: &RegistryPattern) -> bool {
         self.port == image.port
             && self.host.len() == image.host.len()
             && image.path.starts_with(&self.path)
@@ -97,7 +98,8 @@ impl ImageKeyring {
         }
     }
 
-    fn add_entries(&mut self, entries: &Value) {
+    /// Adds users and passwords by the registries and paths that they are for.
+    pub fn add_entries(&mut self, entries: &Value) {
         for (registry, entry) in entries.as_object().into_iter().flatten() {
             let text = |name: &str| entry[name].as_str().unwrap_or_default().to_string();
             let decoded = base64::engine::general_purpose::STANDARD.decode(text("auth").trim()).ok();
@@ -128,6 +130,12 @@ impl ImageKeyring {
         }
         credentials
     }
+}
+
+/// Returns the image's repository as Docker names it, without tag and digest: `docker.io/library/nginx`.
+pub fn repository_name(image: &str) -> String {
+    let name = with_registry(image);
+    name.strip_prefix(DEFAULT_REGISTRY).map_or(name.clone(), |path| format!("docker.io{path}"))
 }
 
 /// Returns the image with its registry, without tag and digest.
@@ -177,6 +185,10 @@ mod tests {
         assert_eq!(users(&keyring, "quay.io/a/b@sha256:00"), ["old"]);
         assert!(users(&keyring, "x.io/a").is_empty());
         assert_eq!(keyring.lookup("nginx")[0].password, "secret");
+        assert_eq!(
+            [repository_name("nginx:1"), repository_name("a.io/b@sha256:0")],
+            ["docker.io/library/nginx", "a.io/b"]
+        );
     }
 
     #[test]

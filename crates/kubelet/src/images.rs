@@ -129,7 +129,9 @@ async fn pull_credentials(kubelet: &KubeletContext, pod: &Pod, image: &str) -> V
         keyring.add_node_config(&root_dir);
         keyring
     });
-    keyring.await.lookup(image)
+    let mut keyring = keyring.await;
+    kubelet.credential_providers.add_credentials(image, &mut keyring).await;
+    keyring.lookup(image)
 }
 
 /// Pulls with each of the credentials until one works; without any, anonymously.

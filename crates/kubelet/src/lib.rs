@@ -17,12 +17,16 @@ use sys::cgroup::CgroupManager;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use cpu_manager::{CpuManagerSettings, cpu_set::CpuSet};
+pub use credential_providers::{CredentialProviderConfigError, CredentialProviderSettings, read_credential_providers};
 pub use eviction_thresholds::{EvictionSettings, EvictionSignal, EvictionThreshold, ThresholdValue};
 pub use pod_dns::ClusterDns;
 pub use settings::{ImageGcSettings, KubeletSettings, StaticPodSettings};
 
 use crate::{
     blocking::{run_blocking, run_on_own_runtime},
+    cpu_manager::{CpuManager, CpuManagerError},
+    credential_providers::CredentialProviders,
     machine_info::MachineInfo,
     pod_manager::PodManager,
     user_namespaces::UserNamespaceManager,
@@ -38,6 +42,9 @@ mod container_calls;
 mod container_mounts;
 mod containers;
 mod context;
+mod cpu_manager;
+mod cpu_reconciler;
+mod credential_providers;
 mod cri_log;
 mod debug_pages;
 mod env_file;
@@ -139,6 +146,9 @@ pub enum KubeletError {
     /// The kubelet's thread could not be started or panicked.
     #[error("the kubelet's thread: {0}")]
     Thread(std::io::Error),
+    /// The CPU manager cannot start.
+    #[error(transparent)]
+    CpuManager(#[from] CpuManagerError),
     /// The listener has no local address.
     #[error("the kubelet's listener: {0}")]
     Listener(std::io::Error),
@@ -179,6 +189,9 @@ async fn run_components(
     let users = UserNamespaceManager::new(&config.root_dir, settings.max_pods);
     let read = move || (MachineInfo::read(&root_dir, runtime_version, &limits), create_qos_cgroups(&cgroup_root));
     let (machine, cgroups) = run_blocking(read).await;
+    let topology = cpu_manager::topology::CpuTopology::read(Path::new("/sys/devices/system"));
+    let reserved = settings.reserved.get("cpu").copied().unwrap_or(0);
+    let cpu_manager = CpuManager::start(&settings.cpu_manager, topology, reserved, &config.root_dir)?;
     let (wakes, woken) = tokio::sync::mpsc::unbounded_channel();
     let access = auth::KubeletAuth::new(client.clone(), &config.node_name);
     let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
@@ -190,6 +203,10 @@ async fn run_components(
         evictions: eviction_state::EvictionState::default(),
         probe_counts: probe_metrics::ProbeCounts::default(),
         handler_features: std::sync::Mutex::default(),
+        credential_providers: CredentialProviders::new(
+            &settings.credential_provider_bin_dir,
+            &settings.credential_providers,
+        ),
         user_namespaces: Arc::new(users),
         settings: settings.clone(),
         wakes,
@@ -206,6 +223,7 @@ async fn run_components(
         admission: std::sync::Mutex::new(admission::PodAdmission::new(
             machine.allocatable(),
             settings.allowed_unsafe_sysctls.clone(),
+            cpu_manager,
         )),
         capacity: machine.capacity(),
         allocatable: machine.allocatable(),
@@ -228,6 +246,7 @@ async fn run_components(
         shutdown.run_until_cancelled(debug_pages::serve_health(settings.healthz_address)),
         shutdown.run_until_cancelled(images.run()),
         shutdown.run_until_cancelled(evictions.run()),
+        shutdown.run_until_cancelled(cpu_reconciler::run_cpu_reconciler(kubelet.clone())),
         shutdown.run_until_cancelled(static_pods),
         pod_workers::run_pod_workers(kubelet, static_events, woken, shutdown.clone()),
     );

@@ -107,7 +107,12 @@ pub async fn create_pod_sandbox(
     create_dir(PodDir::new(&kubelet.root_dir, context::pod_uid(pod)).path().into()).await?;
     prepare_volumes(kubelet, pod, volumes).await?;
     if let Some(cgroups) = kubelet.cgroups.clone() {
-        let (cgroup, limits) = (pod_cgroup(kubelet, pod), resources::pod_cgroup_limits(pod));
+        let (cgroup, mut limits) = (pod_cgroup(kubelet, pod), resources::pod_cgroup_limits(pod));
+        limits.pids = kubelet.settings.pod_pids_limit;
+        if kubelet.lock_admission().is_pinned(context::pod_uid(pod)) {
+            // CPUs of its own are limit enough; a quota would only stop the pod now and then.
+            limits.cpu_quota = None;
+        }
         let create = move || cgroups.create(&cgroup).and_then(|()| cgroups.set_limits(&cgroup, &limits));
         run_blocking(create).await?;
     }

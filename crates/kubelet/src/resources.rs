@@ -209,6 +209,12 @@ fn milli_cpu_to_quota(milli: i64) -> i64 {
     (milli.saturating_mul(CPU_PERIOD) / 1000).max(1000)
 }
 
+/// Returns the number of CPUs that a container of a guaranteed pod has for itself; none if it asks for no whole ones.
+pub fn exclusive_cpu_count(container: &Container) -> Option<usize> {
+    let millis = requests_of(container.resources.as_ref()).get("cpu").copied().unwrap_or(0);
+    usize::try_from(millis / 1000).ok().filter(|count| *count > 0 && millis % 1000 == 0)
+}
+
 /// Builds the CRI resources of a container.
 pub fn container_resources(pod: &PodSpec, container: &Container, memory_capacity: i64) -> LinuxContainerResources {
     let requests = requests_of(container.resources.as_ref());

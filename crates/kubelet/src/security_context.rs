@@ -202,7 +202,10 @@ mod tests {
             "containers": [{ "name": "c" }, { "name": "d", "securityContext": { "seLinuxOptions": { "type": "t" } } }] }))
         .unwrap();
         let level = |options: Option<SeLinuxOption>| options.map(|options| (options.level, options.r#type));
-        assert_eq!(level(sandbox_security_context(&spec).selinux_options), Some(("s0".into(), String::new())));
+        assert_eq!(
+            level(sandbox_security_context(&spec, &UserNamespace::default()).selinux_options),
+            Some(("s0".into(), String::new()))
+        );
         assert_eq!(
             level(
                 container_security_context(
@@ -255,7 +258,7 @@ mod tests {
             .masked_paths
             .is_empty()
         );
-        assert!(sandbox_security_context(&spec).privileged);
+        assert!(sandbox_security_context(&spec, &UserNamespace::default()).privileged);
         assert_eq!(verify_run_as_non_root(&spec, &spec.containers[0], &Image::default()), None);
         assert!(verify_run_as_non_root(&spec, &spec.containers[1], &Image::default()).is_some());
     }
@@ -283,11 +286,8 @@ mod tests {
     #[test]
     fn localhost_profiles_are_files_below_the_kubelet_root() {
         let seccomp = SeccompProfile { type_: "Localhost".into(), localhost_profile: Some("a/b.json".into()) };
-        let profile = seccomp_profile(Some(&seccomp), false, (Path::new("/root"), &UserNamespace::default()));
+        let profile = seccomp_profile(Some(&seccomp), false, Path::new("/root"));
         assert_eq!(profile.localhost_ref, "/root/seccomp/a/b.json");
-        assert_eq!(
-            seccomp_profile(Some(&seccomp), true, (Path::new("/root"), &UserNamespace::default())).localhost_ref,
-            ""
-        );
+        assert_eq!(seccomp_profile(Some(&seccomp), true, Path::new("/root")).localhost_ref, "");
     }
 }

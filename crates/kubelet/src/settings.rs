@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::Taint;
 
-use crate::eviction_thresholds::EvictionSettings;
+use crate::{
+    cpu_manager::CpuManagerSettings, credential_providers::CredentialProviderSettings,
+    eviction_thresholds::EvictionSettings,
+};
 
 /// Settings of the node.
 #[derive(Clone, Debug)]
@@ -41,6 +44,14 @@ pub struct KubeletSettings {
     pub container_log_max_size: u64,
     /// Number of files that a container log keeps.
     pub container_log_max_files: usize,
+    /// Credential providers.
+    pub credential_providers: Vec<CredentialProviderSettings>,
+    /// The directory of their programs.
+    pub credential_provider_bin_dir: PathBuf,
+    /// CPUs that containers have for themselves.
+    pub cpu_manager: CpuManagerSettings,
+    /// Number of processes of a pod; none is no limit.
+    pub pod_pids_limit: Option<u64>,
     /// Sysctls that pods may set beside the safe ones; a name may end with `*`.
     pub allowed_unsafe_sysctls: Vec<String>,
     /// Address of the health endpoint.
@@ -103,6 +114,10 @@ impl Default for KubeletSettings {
             lease_duration: Duration::from_secs(40),
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
+            credential_providers: Vec::new(),
+            credential_provider_bin_dir: PathBuf::new(),
+            cpu_manager: CpuManagerSettings::default(),
+            pod_pids_limit: None,
             allowed_unsafe_sysctls: Vec::new(),
             healthz_address: None,
             resolv_conf: "/etc/resolv.conf".into(),

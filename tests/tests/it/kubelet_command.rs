@@ -68,7 +68,8 @@ impl<'a> SecondNode<'a> {
         );
         fs::write(self.dir.join("config"), config).expect("a file");
         let drop_in = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 30\n\
-             registerWithTaints: [{key: second, effect: NoSchedule}]\n";
+             registerWithTaints: [{key: second, effect: NoSchedule}]\ncpuManagerPolicy: static\n\
+             reservedSystemCPUs: '0'\ncpuManagerReconcilePeriod: 1s\npodPidsLimit: 500\n";
         fs::write(self.dir.join("conf/10.conf"), drop_in).expect("a file");
         let created = self.cluster.host.ferry(&["token", "create"]).expect_success();
         let token =
@@ -167,6 +168,7 @@ fn kubelet_by_name_joins_and_runs_static_pods() {
     cluster.kubectl(&format!("delete pod static-{NODE}")).expect_success();
     check_static_pod(&cluster, "two");
     check_pages(&cluster);
+    check_own_cpus(&cluster);
     check_eviction(&cluster, &mut node);
     fs::remove_file(&file).expect("the manifest");
     eventually("the end of the static pod", || match cluster.get("pods").is_empty() {
@@ -191,6 +193,43 @@ fn check_node(cluster: &TestCluster) {
         (&"30".into(), &"second".into())
     );
     assert_eq!(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10350);
+}
+
+/// A guaranteed pod that asks for one CPU has it for itself, as long as it runs.
+fn check_own_cpus(cluster: &TestCluster) {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    let container = "name: c, image: nginx, imagePullPolicy: IfNotPresent, \
+        command: [bash, -c, 'grep Cpus_allowed_list /proc/self/status; sleep 1000']";
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: pinned}}\nspec:\n  nodeName: {NODE}\n  terminationGracePeriodSeconds: 1\n  \
+         tolerations: [{{operator: Exists}}]\n  containers: [{{{container}, resources: {{limits: {{cpu: '1', memory: 64Mi}}}}}}]\n"
+    );
+    let all = shared_cpus(cluster);
+    cluster.kubectl_args(&["create", "-f", "-"], Some(&pod)).expect_success();
+    let own = eventually("the CPU of the pinned pod", || {
+        let log = cluster.kubectl("logs pinned").stdout;
+        let cpu = log.split_whitespace().last().and_then(|cpu| cpu.parse::<u32>().ok());
+        cpu.ok_or_else(|| format!("{log:?} is not one CPU\n{}", cluster.kubectl("describe pod pinned").stdout))
+    });
+    assert_ne!(own, 0, "the reserved CPU");
+    eventually("the CPUs of the other pod", || match shared_cpus(cluster) {
+        cpus if cpus == all => Err(format!("still {cpus}")),
+        _ => Ok(()),
+    });
+    cluster.kubectl("delete pod pinned").expect_success();
+    eventually("all CPUs for the other pod again", || match shared_cpus(cluster) {
+        cpus if cpus == all => Ok(()),
+        cpus => Err(format!("{cpus}, not {all}")),
+    });
+}
+
+/// The CPUs of the static pod, which has none of its own.
+fn shared_cpus(cluster: &TestCluster) -> String {
+    let pod = format!("static-{NODE}");
+    let line = cluster.kubectl_args(&["exec", &pod, "--", "grep", "Cpus_allowed_list", "/proc/1/status"], None);
+    line.expect_success().split_whitespace().last().unwrap_or_default().to_owned()
 }
 
 /// The mirror pod runs and its log says `word`; the uid of the log is the static pod's.

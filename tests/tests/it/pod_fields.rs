@@ -315,8 +315,8 @@ fn user_namespace_cases() -> Vec<FieldCase> {
             "user-namespace",
             &format!(
                 "{map}; stat -c %u:%g /etc/passwd /v /dev/shm /etc/hosts /proc/1; echo x > /v/x && stat -c %u /v/x; \
-                 cat /s/password /c/key; echo; : > /dev/null; touch /made; echo mine > /proc/sys/kernel/hostname || echo ro; \
-                 hostname -s > /dev/stdout"
+                 cat /s/password /c/key; echo; : > /dev/null; touch /made; {{ echo mine > /proc/sys/kernel/hostname; }} 2> /dev/null || echo ro; \
+                 cat /proc/sys/kernel/hostname > /dev/stdout"
             ),
             json!({ "hostUsers": false, "hostname": "inside", "volumes": volumes, "containers": [{ "volumeMounts": mounts }] }),
             "0 65536\n0:0\n0:0\n0:0\n0:0\n0:0\n0\nhunter2value\nro\ninside",

@@ -54,7 +54,7 @@ const MAY_USE: [(&str, &[&str]); 30] = [
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
     ("addons", &["client", "component-server", "formats", "sys"]),
-    ("kubelet", &["api", "client", "component-server", "runtime", "cni", "sys", "transport"]),
+    ("kubelet", &["api", "client", "component-server", "formats", "runtime", "cni", "sys", "transport"]),
     ("kubectl", &["api", "formats", "transport"]),
     (
         "ferry",

@@ -13,17 +13,17 @@ const KIND: &str = "KubeletConfiguration";
 
 /// Fields that the kubelet uses.
 const USED_FIELDS: &str = "address allowedUnsafeSysctls authentication authorization cgroupRoot clusterDNS clusterDomain \
-containerLogMaxFiles containerLogMaxSize containerRuntimeEndpoint enableDebuggingHandlers enableServer \
+containerLogMaxFiles containerLogMaxSize containerRuntimeEndpoint cpuManagerPolicy cpuManagerReconcilePeriod enableDebuggingHandlers enableServer \
 enableSystemLogHandler evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionPressureTransitionPeriod \
 evictionSoft evictionSoftGracePeriod fileCheckFrequency healthzBindAddress healthzPort httpCheckFrequency \
 imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge kubeReserved maxPods \
-mergeDefaultEvictionSettings nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency podLogsDir podsPerCore \
-port providerID registerNode registerWithTaints resolvConf rotateCertificates serverTLSBootstrap staticPodPath staticPodURL \
+mergeDefaultEvictionSettings nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency podLogsDir podPidsLimit \
+podsPerCore port providerID registerNode registerWithTaints reservedSystemCPUs resolvConf rotateCertificates serverTLSBootstrap staticPodPath staticPodURL \
 staticPodURLHeader systemReserved tlsCertFile tlsPrivateKeyFile";
 
 /// Fields that are accepted and have no effect.
 const IGNORED_FIELDS: &str = "cgroupsPerQOS configMapAndSecretChangeDetectionStrategy containerLogMaxWorkers \
-containerLogMonitorInterval contentType cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicyOptions cpuManagerReconcilePeriod \
+containerLogMonitorInterval contentType cpuCFSQuota cpuCFSQuotaPeriod \
 crashLoopBackOff enableContentionProfiling enableControllerAttachDetach enableDebugFlagsHandler enableProfilingHandler \
 enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS failCgroupV1 failSwapOn featureGates hairpinMode \
 imagePullCredentialsVerificationPolicy iptablesDropBit iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS \
@@ -35,17 +35,15 @@ systemReservedCgroup tlsCipherSuites tlsCurvePreferences tlsMinVersion topologyM
 tracing userNamespaces volumePluginDir volumeStatsAggPeriod";
 
 /// Fields that are not supported, with the value that asks for nothing.
-const REFUSED_FIELDS: [(&str, &str); 16] = [
+const REFUSED_FIELDS: [(&str, &str); 14] = [
     ("cgroupDriver", "\"cgroupfs\""),
-    ("cpuManagerPolicy", "\"none\""),
+    ("cpuManagerPolicyOptions", "{}"),
     ("imageServiceEndpoint", "\"\""),
     ("memoryManagerPolicy", "\"None\""),
-    ("podPidsLimit", "-1"),
     ("protectKernelDefaults", "false"),
     ("qosReserved", "{}"),
     ("readOnlyPort", "0"),
     ("reservedMemory", "[]"),
-    ("reservedSystemCPUs", "\"\""),
     ("runOnce", "false"),
     ("seccompDefault", "false"),
     ("shutdownGracePeriod", "\"0s\""),
@@ -55,7 +53,7 @@ const REFUSED_FIELDS: [(&str, &str); 16] = [
 ];
 
 /// Flags and the fields that they set.
-const FLAG_FIELDS: [(&str, &str); 42] = [
+const FLAG_FIELDS: [(&str, &str); 46] = [
     ("address", "address"),
     ("allowed-unsafe-sysctls", "allowedUnsafeSysctls"),
     ("cgroup-root", "cgroupRoot"),
@@ -65,6 +63,8 @@ const FLAG_FIELDS: [(&str, &str); 42] = [
     ("container-log-max-files", "containerLogMaxFiles"),
     ("container-log-max-size", "containerLogMaxSize"),
     ("container-runtime-endpoint", "containerRuntimeEndpoint"),
+    ("cpu-manager-policy", "cpuManagerPolicy"),
+    ("cpu-manager-reconcile-period", "cpuManagerReconcilePeriod"),
     ("enable-debugging-handlers", "enableDebuggingHandlers"),
     ("eviction-hard", "evictionHard"),
     ("eviction-max-pod-grace-period", "evictionMaxPodGracePeriod"),
@@ -84,10 +84,12 @@ const FLAG_FIELDS: [(&str, &str); 42] = [
     ("minimum-image-ttl-duration", "imageMinimumGCAge"),
     ("node-status-max-images", "nodeStatusMaxImages"),
     ("pod-manifest-path", "staticPodPath"),
+    ("pod-max-pids", "podPidsLimit"),
     ("pods-per-core", "podsPerCore"),
     ("port", "port"),
     ("provider-id", "providerID"),
     ("register-node", "registerNode"),
+    ("reserved-cpus", "reservedSystemCPUs"),
     ("resolv-conf", "resolvConf"),
     ("rotate-certificates", "rotateCertificates"),
     ("rotate-server-certificates", "serverTLSBootstrap"),
@@ -278,8 +280,8 @@ mod tests {
         let loaded = load(&[config.as_slice(), flags.as_slice()].concat()).unwrap();
         assert_eq!((&loaded["maxPods"], &loaded["evictionHard"]), (&json!(7), &json!({ "memory.available": "3Gi" })));
         assert_eq!(loaded["authentication"]["x509"]["clientCAFile"], "/ca");
-        write("main", "cpuManagerPolicy: static\n");
-        assert!(load(&config).unwrap_err().contains("cpuManagerPolicy: \"static\" is not supported"));
+        write("main", "memoryManagerPolicy: Static\n");
+        assert!(load(&config).unwrap_err().contains("memoryManagerPolicy: \"Static\" is not supported"));
         write("main", "nonsense: 1\n");
         assert!(load(&config).unwrap_err().contains("unknown field \"nonsense\""));
     }

@@ -3,15 +3,15 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr, UdpSocket},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::{Context, anyhow};
 use k8s_openapi::api::core::v1::Taint;
 use kubelet::{
-    ClusterDns, EvictionSettings, EvictionSignal, EvictionThreshold, ImageGcSettings, KubeletSettings,
-    StaticPodSettings, ThresholdValue,
+    ClusterDns, CpuManagerSettings, CpuSet, EvictionSettings, EvictionSignal, EvictionThreshold, ImageGcSettings,
+    KubeletSettings, StaticPodSettings, ThresholdValue, read_credential_providers,
 };
 use serde_json::Value;
 
@@ -208,6 +208,18 @@ impl ConfigReader<'_> {
                 Some(text) => amount("containerLogMaxSize", &text)? as u64,
             },
             container_log_max_files: usize::try_from(self.number("containerLogMaxFiles", 5)?.max(2))?,
+            credential_providers: match given.text("image-credential-provider-config") {
+                None => Vec::new(),
+                Some(_) if !given.is_given("image-credential-provider-bin-dir") => {
+                    return Err(anyhow!(
+                        "--image-credential-provider-config needs --image-credential-provider-bin-dir"
+                    ));
+                }
+                Some(path) => read_credential_providers(Path::new(&path))?,
+            },
+            credential_provider_bin_dir: given.text("image-credential-provider-bin-dir").unwrap_or_default().into(),
+            cpu_manager: self.cpu_manager()?,
+            pod_pids_limit: u64::try_from(self.number("podPidsLimit", -1)?).ok().filter(|limit| *limit > 0),
             allowed_unsafe_sysctls: self.list("allowedUnsafeSysctls"),
             healthz_address: (healthz_port != 0).then_some((healthz_address, healthz_port)),
             resolv_conf: self.text("resolvConf").map_or(default.resolv_conf.clone(), PathBuf::from),
@@ -215,6 +227,30 @@ impl ConfigReader<'_> {
             enable_system_log_handler: self.bool("enableSystemLogHandler", true)?,
             ..default
         })
+    }
+
+    fn cpu_manager(&self) -> anyhow::Result<CpuManagerSettings> {
+        let is_static = match self.text("cpuManagerPolicy").as_deref() {
+            None | Some("" | "none") => false,
+            Some("static") => true,
+            Some(other) => return Err(anyhow!("cpuManagerPolicy: {other:?} is neither none nor static")),
+        };
+        Ok(CpuManagerSettings {
+            is_static,
+            reserved_cpus: self.reserved_cpus()?,
+            reconcile_period: self.duration("cpuManagerReconcilePeriod", 10)?,
+        })
+    }
+
+    /// The CPUs of the field `reservedSystemCPUs`.
+    fn reserved_cpus(&self) -> anyhow::Result<Option<CpuSet>> {
+        // A flag with one number is read as a number.
+        let text = match &self.0["reservedSystemCPUs"] {
+            Value::Number(number) => number.to_string(),
+            _ => self.text("reservedSystemCPUs").unwrap_or_default(),
+        };
+        let cpus: CpuSet = text.parse().context("reservedSystemCPUs")?;
+        Ok((!cpus.is_empty()).then_some(cpus))
     }
 
     fn image_gc(&self) -> anyhow::Result<ImageGcSettings> {
@@ -237,9 +273,12 @@ impl ConfigReader<'_> {
 
     fn reserved(&self) -> anyhow::Result<BTreeMap<String, i64>> {
         let mut reserved = BTreeMap::new();
+        let reserved_cpus = self.reserved_cpus()?;
         for field in ["systemReserved", "kubeReserved"] {
             for (name, text) in self.map(field) {
                 let value = match name.as_str() {
+                    // The list of CPUs says how many are reserved.
+                    "cpu" if reserved_cpus.is_some() => continue,
                     "cpu" => millis(field, &text)?,
                     "memory" | "ephemeral-storage" => amount(field, &text)?,
                     "pid" => continue,
@@ -247,6 +286,9 @@ impl ConfigReader<'_> {
                 };
                 *reserved.entry(name).or_default() += value;
             }
+        }
+        if let Some(cpus) = reserved_cpus {
+            reserved.insert("cpu".into(), i64::try_from(cpus.len())? * 1000);
         }
         Ok(reserved)
     }
@@ -348,12 +390,23 @@ mod tests {
     }
 
     #[test]
+    fn reserved_cpus_replace_reserved_amounts() {
+        let options = check(&["--cpu-manager-policy=static", "--reserved-cpus=0,2-3", "--kube-reserved=cpu=500m"]);
+        let settings = options.unwrap().settings;
+        assert_eq!(settings.reserved["cpu"], 3000);
+        assert_eq!(settings.cpu_manager.reserved_cpus.map(|cpus| cpus.to_string()).as_deref(), Some("0,2-3"));
+        let one = check(&["--reserved-cpus=0", "--pod-max-pids=100"]).unwrap().settings;
+        assert_eq!((one.reserved["cpu"], one.pod_pids_limit, one.cpu_manager.is_static), (1000, Some(100), false));
+    }
+
+    #[test]
     fn wrong_values_are_refused_by_name() {
         let error = |arguments: &[&str]| check(arguments).err().unwrap_or_default();
         assert!(error(&["--eviction-hard=memory<1"]).contains("unknown signal \"memory\""));
         assert!(error(&["--eviction-soft=memory.available<1Gi"]).contains("grace period must be specified"));
         assert!(error(&["--image-gc-low-threshold=90"]).contains("imageGCLowThresholdPercent"));
-        assert!(error(&["--cpu-manager-policy=static"]).contains("cpu-manager-policy"));
+        assert!(error(&["--cpu-manager-policy=fixed"]).contains("cpuManagerPolicy"));
+        assert!(error(&["--reserved-cpus=a-b"]).contains("reservedSystemCPUs"));
         assert!(error(&["--nonsense"]).contains("unknown flag: --nonsense"));
     }
 }

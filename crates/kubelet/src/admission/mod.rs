@@ -13,8 +13,9 @@ use std::collections::{BTreeSet, HashMap};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use crate::{
+    cpu_manager::CpuManager,
     resize::PendingResize,
-    resources::{NodeResources, ResourceAmounts},
+    resources::{NodeResources, QosClass, ResourceAmounts},
 };
 
 /// A pod that this node must not run.
@@ -48,12 +49,18 @@ pub struct PodAdmission {
     /// Sysctls that pods may set beside the safe ones.
     allowed_unsafe_sysctls: Vec<String>,
     admitted: HashMap<String, AdmittedPod>,
+    /// CPUs that containers have for themselves; none: no container has any.
+    cpu_manager: Option<CpuManager>,
 }
 
 impl PodAdmission {
     /// Creates an admission stage without pods.
-    pub fn new(allocatable: NodeResources, allowed_unsafe_sysctls: Vec<String>) -> Self {
-        Self { allocatable, allowed_unsafe_sysctls, admitted: HashMap::new() }
+    pub fn new(
+        allocatable: NodeResources,
+        allowed_unsafe_sysctls: Vec<String>,
+        cpu_manager: Option<CpuManager>,
+    ) -> Self {
+        Self { allocatable, allowed_unsafe_sysctls, admitted: HashMap::new(), cpu_manager }
     }
 
     /// Admits a pod or says why not. `node` is the API's view of this node, if it is known.
@@ -63,6 +70,12 @@ impl PodAdmission {
             sysctls::check_sysctls(spec, &self.allowed_unsafe_sysctls)?;
             check_app_armor(spec)?;
             predicates::check_predicates(self, pod, spec, node)?;
+            if let Some(manager) = &mut self.cpu_manager {
+                manager.allocate_pod(pod).map_err(|error| {
+                    let message = format!("Allocate failed due to {error}, which is unexpected");
+                    AdmissionRejection::new("UnexpectedAdmissionError", message)
+                })?;
+            }
         }
         let uid = crate::pod_metadata::pod_uid(pod).to_string();
         let held = AdmittedPod {
@@ -76,6 +89,12 @@ impl PodAdmission {
     /// Sets aside the resources that a resized pod asks for, or says why it waits.
     pub fn resize_pod(&mut self, pod: &Pod) -> Result<(), PendingResize> {
         let Some(spec) = &pod.spec else { return Ok(()) };
+        if self.cpu_manager.is_some() && crate::resources::pod_qos_class(spec) == QosClass::Guaranteed {
+            return Err(PendingResize {
+                reason: "Infeasible",
+                message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"".into(),
+            });
+        }
         let uid = crate::pod_metadata::pod_uid(pod);
         let held = self.admitted.remove(uid).unwrap_or_default();
         let outcome = predicates::check_resize(self, spec);
@@ -98,6 +117,29 @@ impl PodAdmission {
     /// Releases what a pod held.
     pub fn release_pod(&mut self, uid: &str) {
         self.admitted.remove(uid);
+        if let Some(manager) = &mut self.cpu_manager {
+            manager.release_pod(uid);
+        }
+    }
+
+    /// Whether the pod is admitted.
+    pub fn is_admitted(&self, uid: &str) -> bool {
+        self.admitted.contains_key(uid)
+    }
+
+    /// The CPUs on which a container runs, as the kernel writes them; none: all.
+    pub fn cpus_of(&self, uid: &str, container: &str) -> Option<String> {
+        Some(self.cpu_manager.as_ref()?.cpus_of(uid, container).to_string())
+    }
+
+    /// Whether a container has CPUs of its own.
+    pub fn has_own_cpus(&self, uid: &str, container: &str) -> bool {
+        self.cpu_manager.as_ref().is_some_and(|manager| manager.has_own_cpus(uid, container))
+    }
+
+    /// Whether a container of the pod has CPUs of its own.
+    pub fn is_pinned(&self, uid: &str) -> bool {
+        self.cpu_manager.as_ref().is_some_and(|manager| manager.is_pinned(uid))
     }
 }
 
@@ -146,6 +188,7 @@ mod tests {
         PodAdmission::new(
             NodeResources { cpu_millis: 2000, memory: 1 << 30, ephemeral_storage: 1 << 30, pods: 3 },
             Vec::new(),
+            None,
         )
     }
 
