@@ -1,3 +1,5 @@
+//! The CPU manager on a node with four CPUs.
+
 use serde_json::{Value, json};
 
 use super::{topology::CpuPlace, *};

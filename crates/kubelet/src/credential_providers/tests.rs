@@ -1,3 +1,5 @@
+//! Credential providers that are shell scripts.
+
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::*;

@@ -20,7 +20,8 @@ use self::{
     source::{ClaimError, ResolvedVolume, VolumeSource},
 };
 use crate::{
-    blocking::run_blocking, config_objects::ObjectReferenceError, context::pod_namespace, object_cache::ObjectChanges,
+    blocking::run_blocking, config_objects::ObjectReferenceError, object_cache::ObjectChanges,
+    pod_metadata::pod_namespace,
 };
 
 pub mod atomic_writer;

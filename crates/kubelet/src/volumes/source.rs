@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::Api;
 
-use crate::context::{pod_name, pod_namespace};
+use crate::pod_metadata::{pod_name, pod_namespace};
 
 /// A claim could not be resolved.
 #[derive(Debug, thiserror::Error)]

@@ -24,10 +24,9 @@ use super::{
     ContainerError, ContainerSpec, Operation, ProcessSpec,
     hooks::run_hooks,
     prepared_mounts::PreparedMounts,
-    process::{StandardFiles as Files, become_program, set_standard_files, set_terminal},
+    process::{StandardFiles as Files, become_program, become_root, give_files, set_standard_files, set_terminal},
     rootfs::enter_rootfs,
     spec::UserNamespaceSpec,
-    user_namespace::{become_root, give_files},
     users::{ResolvedUser, resolve_user},
 };
 

@@ -6,6 +6,7 @@
 
 pub mod first_process;
 mod hooks;
+mod mount_sources;
 mod prepared_mounts;
 mod process;
 mod rootfs;

@@ -14,7 +14,7 @@ use sys::{
 
 use super::{
     ContainerError, Operation,
-    rootfs::{clone_cgroups, clone_private, clone_source, clone_sub_path, new_overlay, set_bind_attributes},
+    mount_sources::{clone_cgroups, clone_private, clone_source, clone_sub_path, new_overlay, set_bind_attributes},
     spec::{ContainerSpec, MountPropagationKind, MountSource, MountSpec},
 };
 

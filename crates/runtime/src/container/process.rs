@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{Gid, Mode, OFlags, Uid},
     io::Errno,
 };
 use sys::{
@@ -18,7 +18,11 @@ use sys::{
     descriptor_passing::{self, Terminal},
 };
 
-use super::{ContainerError, Operation, spec::ProcessSpec, users::ResolvedUser};
+use super::{
+    ContainerError, Operation,
+    spec::{ProcessSpec, UserNamespaceSpec},
+    users::ResolvedUser,
+};
 
 /// Directories of programs if the environment names none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -32,6 +36,20 @@ pub struct StandardFiles {
     pub stdout: Option<OwnedFd>,
     /// Error.
     pub stderr: Option<OwnedFd>,
+}
+
+/// Becomes root in the user namespace that was just entered.
+pub fn become_root() -> Result<(), ContainerError> {
+    credentials::set_user(0, 0, &[]).during(|| "become root of the user namespace".into())
+}
+
+/// Gives standard files to the root of the user namespace, which in turn gives them to the user of the process.
+pub fn give_files(users: Option<&UserNamespaceSpec>, files: &StandardFiles) {
+    let Some((uid, gid)) = users.and_then(|users| users.host_owner(0, 0)) else { return };
+    for file in [&files.stdin, &files.stdout, &files.stderr].into_iter().flatten() {
+        // A file whose owner cannot be changed can still be written.
+        let _ = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    }
 }
 
 /// Makes standard input, output and error those of `files`.

@@ -9,13 +9,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{Gid, Mode, OFlags, Uid},
+    fs::{Mode, OFlags},
     process::{Pid, WaitOptions},
 };
 use sys::{
     clone::{self, Cloned, Namespaces, NewProcess},
     container_cgroup::ContainerCgroup,
-    credentials,
     descriptor_passing::{message_pair, receive_with_descriptors, send_with_descriptors},
 };
 
@@ -23,6 +22,7 @@ use super::{
     ContainerError, Operation,
     first_process::{ChildMessage, StandardFiles, become_container, receive_message, send_failure, send_message},
     prepared_mounts::PreparedMounts,
+    process::{become_root, give_files},
     spec::{ContainerSpec, IdMap, PidNamespace, UserNamespaceSpec},
 };
 
@@ -132,20 +132,6 @@ fn prepare_intermediate(
 fn enter_user_namespace(user_namespace: BorrowedFd<'_>) -> Result<(), ContainerError> {
     clone::enter_namespaces(user_namespace, Namespaces::USER).during(|| "enter the user namespace".into())?;
     become_root()
-}
-
-/// Becomes root in the user namespace that was just entered.
-pub fn become_root() -> Result<(), ContainerError> {
-    credentials::set_user(0, 0, &[]).during(|| "become root of the user namespace".into())
-}
-
-/// Gives standard files to the root of the user namespace, which in turn gives them to the user of the process.
-pub fn give_files(users: Option<&UserNamespaceSpec>, files: &StandardFiles) {
-    let Some((uid, gid)) = users.and_then(|users| users.host_owner(0, 0)) else { return };
-    for file in [&files.stdin, &files.stdout, &files.stderr].into_iter().flatten() {
-        // A file whose owner cannot be changed can still be written.
-        let _ = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-    }
 }
 
 /// Receives the first process from the child that cloned it.

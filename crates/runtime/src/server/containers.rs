@@ -17,9 +17,10 @@ use tonic::Status;
 use super::{
     RuntimeServer, blocking,
     container_spec::{SpecSource, cgroup_path, cgroup_resources},
-    internal, new_id,
+    internal,
+    namespaces::{namespaces, user_namespace},
+    new_id,
     records::{ContainerEntry, NewContainer, Sandbox, now},
-    sandboxes::{namespaces, user_namespace},
     stop_signal::parse_stop_signal,
 };
 use crate::{

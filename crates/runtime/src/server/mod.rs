@@ -12,6 +12,7 @@ mod exec;
 mod image_archives;
 mod images;
 mod metrics;
+mod namespaces;
 mod records;
 mod restore;
 mod runtime_info;

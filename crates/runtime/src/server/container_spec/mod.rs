@@ -14,8 +14,8 @@ pub use resources::cgroup_resources;
 
 use super::{
     RuntimeServer,
+    namespaces::{namespaces as sandbox_namespaces, user_namespace},
     records::{ContainerEntry, Sandbox},
-    sandboxes::{namespaces as sandbox_namespaces, user_namespace},
 };
 use crate::{
     container::spec::{
