@@ -95,6 +95,12 @@ pub fn three_way_strategic(ty: TypeId, original: &Value, modified: &Value, curre
     Value::Object(merge_strategic(Some(ty), removed, delta))
 }
 
+/// The strategic merge patch of all changes from one object to another, without the order of lists.
+pub fn diff_unordered(ty: TypeId, original: &Value, modified: &Value) -> Value {
+    let options = DiffOptions { changes: true, deletions: true, element_order: false };
+    Value::Object(diff_maps(Some(ty), as_map(original), as_map(modified), options, false))
+}
+
 fn as_map(value: &Value) -> &Map {
     static EMPTY: std::sync::LazyLock<Map> = std::sync::LazyLock::new(Map::new);
     value.as_object().unwrap_or(&EMPTY)
@@ -148,7 +154,8 @@ fn diff_field(
         (Value::Object(before), Value::Object(after)) => {
             let strategy = field.map(|field| &field.patch_strategy);
             if strategy.is_some_and(|strategy| strategy.replace) {
-                if options.changes && before != after {
+                // It replaces the field even where it has not changed.
+                if options.changes {
                     patch.insert(key.to_owned(), Value::Object(after.clone()));
                 }
                 return;

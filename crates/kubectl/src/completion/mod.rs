@@ -100,7 +100,7 @@ fn complete(before: &[String], last: &str) -> CompletionList {
 
 fn complete_positional(session: &Session, command: &CommandDefinition, text: &str) -> CompletionList {
     let mut list = CompletionList::default();
-    let own_flag = session.flags.changed_names().any(|name| command.flags.iter().any(|flag| flag.name == name));
+    let own_flag = session.flags.given().any(|(name, _)| command.flags.iter().any(|flag| flag.name == name));
     if session.arguments().is_empty() && !own_flag {
         list = complete_subcommands(command, text);
     }
