@@ -77,7 +77,20 @@ pub fn split_documents(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Decodes one document; `None` if it is empty.
 pub fn decode_manifest(bytes: &[u8], source: &str) -> CommandResult<Option<Value>> {
-    let parsed = api::yaml::parse(bytes);
+    decode_parsed(api::yaml::parse(bytes), bytes, source)
+}
+
+/// Decodes the documents of a stream as kustomize does, where words such as `y` are strings.
+pub fn decode_yaml12_documents(bytes: &[u8], source: &str) -> CommandResult<Vec<Value>> {
+    let decode = |document: Vec<u8>| decode_parsed(api::yaml::parse_yaml12(&document), &document, source).transpose();
+    split_documents(bytes).into_iter().filter_map(decode).collect()
+}
+
+fn decode_parsed(
+    parsed: Result<api::yaml::YamlDocument, api::yaml::YamlError>,
+    bytes: &[u8],
+    source: &str,
+) -> CommandResult<Option<Value>> {
     let wrong = |error: api::yaml::YamlError| {
         if let Err(error) = json_error(bytes) {
             return error.with_parse_prefix(source);

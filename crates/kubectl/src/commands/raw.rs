@@ -30,7 +30,7 @@ fn encode_path(path: &str) -> String {
 
 /// Sends a request to a raw path and prints the answer.
 pub fn send(session: &Session, method: http::Method, path: &str, filename: Option<&str>) -> CommandResult {
-    let mut request = RestRequest::new(method, &encode_path(path));
+    let mut request = RestRequest::new(method, encode_path(path));
     if let Some(filename) = filename {
         let body = if filename == "-" {
             use std::io::Read;

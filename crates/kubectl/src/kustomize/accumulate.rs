@@ -9,7 +9,7 @@ use super::{
     generators,
     kustomization::Kustomization,
     name_references, patches, replacements,
-    resources::{BuildResource, append_resource, parse_resources},
+    resources::{BuildResource, ResourceFileError, append_resource, parse_resources},
     sort_order, transformers,
 };
 use crate::{
@@ -48,7 +48,7 @@ fn add_build_metadata(kustomization: &Kustomization, resources: &mut [BuildResou
         match option.as_str() {
             "managedByLabel" => {
                 for resource in resources.iter_mut() {
-                    resource.object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kustomize-v5.8.0".into();
+                    resource.object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kustomize-v5.8.1".into();
                 }
             }
             "originAnnotations" => {
@@ -135,17 +135,52 @@ impl KustomizeBuild {
             );
         }
         if !full.is_dir() {
-            let bytes = parent
-                .read(path)
-                .map_err(|error| CommandError::new(format!("accumulating resources from '{path}': {error}")))?;
-            for mut resource in parse_resources(&bytes, path)? {
-                resource.origin = relative_to(&self.top, &full);
-                append_resource(resources, resource)
-                    .map_err(|error| CommandError::new(format!("merging resources from '{path}': {error}")))?;
-            }
-            return Ok(());
+            return self.add_file(parent, path, &full, resources);
         }
-        let real = real_directory(&full.to_string_lossy(), &full)?;
+        self.add_directory(parent, &full, resources).map_err(|error| {
+            CommandError::new(format!(
+                "accumulation err='accumulating resources from '{path}': '{}' must resolve to a file': {error}",
+                full.display()
+            ))
+        })
+    }
+
+    /// Adds the resources of a file. Where they do not fit, upstream tries the path as a directory too, and reports both.
+    fn add_file(
+        &mut self,
+        parent: &Kustomization,
+        path: &str,
+        full: &Path,
+        resources: &mut Vec<BuildResource>,
+    ) -> CommandResult {
+        let no_directory = |error: String| {
+            let full = full.display();
+            CommandError::new(format!(
+                "accumulation err='{error}': must build at directory: '{full}': file is not directory"
+            ))
+        };
+        let from = |error: &dyn std::fmt::Display| format!("accumulating resources from '{path}': {error}");
+        let bytes = parent.read(path).map_err(|error| no_directory(from(&error)))?;
+        let parsed = parse_resources(&bytes, path).map_err(|error| match error {
+            ResourceFileError::Malformed(..) => CommandError::new(from(&error)),
+            ResourceFileError::Unfit(_) => no_directory(from(&error)),
+        })?;
+        for mut resource in parsed {
+            resource.origin = relative_to(&self.top, full);
+            append_resource(resources, resource)
+                .map_err(|error| no_directory(format!("merging resources from '{path}': {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Adds what another kustomization builds.
+    fn add_directory(
+        &mut self,
+        parent: &Kustomization,
+        full: &Path,
+        resources: &mut Vec<BuildResource>,
+    ) -> CommandResult {
+        let real = real_directory(&full.to_string_lossy(), full)?;
         self.enter(parent, &real)?;
         let base = Kustomization::load(&real).map_err(|error| {
             CommandError::new(format!("couldn't make target for path '{}': {error}", real.display()))
