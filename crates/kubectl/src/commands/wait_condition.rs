@@ -76,6 +76,11 @@ pub fn watch_single<T>(
 /// Waits until the object with this UID is gone.
 pub fn wait_for_deletion(client: &RestClient, info: &ResourceInfo, uid: &str, deadline: WaitDeadline) -> CommandResult {
     loop {
+        // Who may get the object may not list it; what is gone needs neither list nor watch.
+        match info.fetch(client) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            _ => {}
+        }
         let (item, version) = list_single(client, info)?;
         let Some(item) = item else { return Ok(()) };
         if !uid.is_empty() && item.text("metadata.uid") != uid {

@@ -95,7 +95,8 @@ fn load_pairs(kustomization: &Kustomization, arguments: &Value) -> CommandResult
             }
             match line.split_once('=') {
                 Some((key, value)) => pairs.push((key.to_owned(), value.as_bytes().to_vec())),
-                None => pairs.push((line.to_owned(), std::env::var(line).unwrap_or_default().into_bytes())),
+                // The environment of the command is not part of the build.
+                None => pairs.push((line.to_owned(), Vec::new())),
             }
         }
     }

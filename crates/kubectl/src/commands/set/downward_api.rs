@@ -52,3 +52,32 @@ pub fn resource_text(container: &Value, reference: &Value) -> CommandResult<Stri
     let amount = amount.and_then(Value::as_str).map_or(0.0, read);
     Ok(format!("{:.0}", (amount / divisor).ceil()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn amounts_are_in_units_of_the_divisor_rounded_up() {
+        let container = json!({"resources": {"limits": {"cpu": "1500m", "memory": "100Mi"}}});
+        let check = |resource: &str, divisor: &str, wanted: &str| {
+            let reference = json!({"resource": resource, "divisor": divisor});
+            assert_eq!(resource_text(&container, &reference).unwrap(), wanted, "{resource} {divisor}");
+        };
+        check("limits.cpu", "0", "2");
+        check("limits.cpu", "1m", "1500");
+        check("limits.memory", "1Mi", "100");
+        check("requests.memory", "0", "0");
+        resource_text(&container, &json!({"resource": "limits.pods"})).unwrap_err();
+    }
+
+    #[test]
+    fn fields_of_metadata_are_texts() {
+        let pod = json!({"metadata": {"name": "a", "labels": {"k": "v\"", "b": "c"}}});
+        assert_eq!(field_text(&pod, "metadata.labels").unwrap(), "b=\"c\"\nk=\"v\\\"\"");
+        assert_eq!(field_text(&pod, "metadata.labels['b']").unwrap(), "c");
+        field_text(&pod, "status.podIP").unwrap_err();
+    }
+}
