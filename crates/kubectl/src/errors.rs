@@ -290,10 +290,11 @@ impl CommandError {
                 all => multiline("Error in configuration: ", all),
             },
             CommandError::NoResourceMatch(partial) => partial.report(),
-            CommandError::Aggregate(errors) if errors.len() == 1 => return errors[0].report(),
-            CommandError::Aggregate(errors) => {
-                errors.iter().map(|error| format!("{}\n", error.standard_message())).collect()
-            }
+            CommandError::Aggregate(errors) => match errors.as_slice() {
+                [CommandError::Aggregate(inner)] => standard_messages(inner),
+                [one] => return one.report(),
+                several => standard_messages(several),
+            },
             CommandError::Status(_) | CommandError::Connection(_) => self.standard_message(),
             other => {
                 let text = other.to_string();
@@ -302,6 +303,10 @@ impl CommandError {
         };
         (text, 1)
     }
+}
+
+fn standard_messages(errors: &[CommandError]) -> String {
+    errors.iter().map(|error| format!("{}\n", error.standard_message())).collect()
 }
 
 /// Makes a `Status` error of its parts.

@@ -18,6 +18,8 @@ pub struct FlagSet {
     definitions: Vec<FlagDefinition>,
     /// The values given, by name.
     values: BTreeMap<String, Vec<String>>,
+    /// The names and values of the command line, in its order.
+    given: Vec<(String, String)>,
     /// Positional arguments.
     pub arguments: Vec<String>,
     /// The number of arguments before `--`.
@@ -85,6 +87,7 @@ impl FlagSet {
             }
         };
         let flag = flag.clone();
+        self.given.push((flag.name.clone(), value.clone()));
         self.set_flag(&flag, value)
     }
 
@@ -112,6 +115,7 @@ impl FlagSet {
             if !flag.short_deprecated.is_empty() {
                 write_err(&format!("Flag shorthand -{short} has been deprecated, {}\n", flag.short_deprecated));
             }
+            self.given.push((flag.name.clone(), value.clone()));
             self.set_flag(&flag, value)?;
             left = next;
         }
@@ -200,9 +204,9 @@ impl FlagSet {
         pairs.collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
-    /// All names of flags that were given.
-    pub fn changed_names(&self) -> impl Iterator<Item = &str> {
-        self.values.keys().map(String::as_str)
+    /// The flags of the command line with their values, in its order.
+    pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.given.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Reports flags that are required and were not given.

@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use crate::{
     go_template::GoTemplate,
     jsonpath::JsonPath,
+    kubeconfig::LoadingRules,
+    kustomize::{BuildOptions, build_directory},
     manifest::decode_documents,
+    merge_conflicts::patches_conflict,
+    merge_patch::{diff_unordered, three_way_strategic, type_of_object},
     printers::{TableOptions, TablePrinter},
     tab_writer::TabWriter,
 };
@@ -62,6 +66,51 @@ fn mutated_manifests_do_not_panic() {
     let seed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a: |\n    text\n  b: [1, ~, *x]\n---\n{\"kind\": \"List\"}\n";
     for text in mutations(seed, 3000) {
         let _ = decode_documents(text.as_bytes(), "file");
+    }
+}
+
+#[test]
+fn mutated_kustomizations_do_not_panic() {
+    let resources = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: c, image: 'i:1'}]}}}\n";
+    let seed = "resources: [d.yaml]\nnamePrefix: p-\nimages: [{name: i, newTag: '2'}]\nlabels: [{pairs: {a: b}}]\nconfigMapGenerator: \
+                [{name: m, literals: [a=b]}]\npatches: [{target: {kind: D.*}, patch: '[{\"op\":\"remove\",\"path\":\"/spec\"}]'}]\nreplacements: \
+                [{source: {kind: ConfigMap, fieldPath: data.a}, targets: [{select: {kind: Deployment}, fieldPaths: \
+                ['spec.template.spec.containers.[name=c].image']}]}]\n";
+    let directory = tempfile::tempdir().unwrap();
+    let [kustomization, file] = ["kustomization.yaml", "d.yaml"].map(|name| directory.path().join(name));
+    for (name, mutated, other, rest) in
+        [(&kustomization, seed, &file, resources), (&file, resources, &kustomization, seed)]
+    {
+        std::fs::write(other, rest).unwrap();
+        for text in mutations(mutated, 150) {
+            std::fs::write(name, text).unwrap();
+            let _ = build_directory(&directory.path().to_string_lossy(), &BuildOptions::default());
+        }
+    }
+}
+
+#[test]
+fn mutated_kubeconfigs_do_not_panic() {
+    let seed = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: k, cluster: {server: 'https://h:1'}}]\nusers: [{name: u, \
+                user: {token: t, exec: {command: x, args: [a], env: [{name: N, value: v}]}}}]\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for text in mutations(seed, 2000) {
+        std::fs::write(file.path(), text).unwrap();
+        let rules = LoadingRules::new(&file.path().to_string_lossy());
+        let _ = rules.load(false);
+    }
+}
+
+#[test]
+fn mutated_patches_do_not_panic() {
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1, "strategy": {"type": "Recreate"},
+        "template": {"spec": {"containers": [{"name": "a", "image": "b", "ports": [{"containerPort": 1}]}], "volumes": [{"name": "v"}]}}}});
+    let ty = type_of_object(&object).unwrap();
+    for text in mutations(&object.to_string(), 3000) {
+        let Ok(other) = serde_json::from_str::<Value>(&text) else { continue };
+        let patch = three_way_strategic(ty, &object, &other, &object);
+        let _ = patches_conflict(ty, &patch, &diff_unordered(ty, &other, &object));
+        let _ = crate::printers::typed_value(&other);
     }
 }
 

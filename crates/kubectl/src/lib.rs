@@ -23,6 +23,7 @@ mod kuberc;
 mod kustomize;
 mod last_applied;
 mod manifest;
+mod merge_conflicts;
 mod merge_patch;
 mod object;
 mod oidc;

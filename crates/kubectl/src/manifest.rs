@@ -1,6 +1,6 @@
 //! Manifests: YAML or JSON streams, decoded into objects with upstream's errors.
 
-use api::{Value, json::go_quote};
+use api::{Value, decode::DecodeError, json::go_quote};
 
 use crate::{
     errors::{CommandError, CommandResult},
@@ -77,7 +77,20 @@ pub fn split_documents(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Decodes one document; `None` if it is empty.
 pub fn decode_manifest(bytes: &[u8], source: &str) -> CommandResult<Option<Value>> {
-    let parsed = api::yaml::parse(bytes);
+    decode_parsed(api::yaml::parse(bytes), bytes, source)
+}
+
+/// Decodes the documents of a stream as kustomize does, where words such as `y` are strings.
+pub fn decode_yaml12_documents(bytes: &[u8], source: &str) -> CommandResult<Vec<Value>> {
+    let decode = |document: Vec<u8>| decode_parsed(api::yaml::parse_yaml12(&document), &document, source).transpose();
+    split_documents(bytes).into_iter().filter_map(decode).collect()
+}
+
+fn decode_parsed(
+    parsed: Result<api::yaml::YamlDocument, api::yaml::YamlError>,
+    bytes: &[u8],
+    source: &str,
+) -> CommandResult<Option<Value>> {
     let wrong = |error: api::yaml::YamlError| {
         if let Err(error) = json_error(bytes) {
             return error.with_parse_prefix(source);
@@ -147,14 +160,16 @@ pub fn check_decodable(object: &Value, source: &str) -> CommandResult {
              \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
         )));
     }
-    for field in ["Kind", "apiVersion"] {
-        let name = if field == "Kind" { "kind" } else { field };
-        if object.get(name).and_then(Value::as_str).unwrap_or_default().is_empty() {
-            return Err(wrong(format!("Object '{field}' is missing in '{object}'")));
-        }
+    if object.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() {
+        return Err(wrong(format!("Object 'Kind' is missing in '{object}'")));
     }
     let mut copy = object.clone();
-    api::decode::canonicalize_metadata(&mut copy).map_err(|error| wrong(error.to_string()))?;
+    api::decode::canonicalize_metadata(&mut copy).map_err(|error| match error {
+        DecodeError::TypeMismatch { found, owner, path, wanted } => {
+            wrong(DecodeError::TypeMismatch { found, owner, path: format!("metadata.{path}"), wanted }.to_string())
+        }
+        error => wrong(error.to_string()),
+    })?;
     Ok(())
 }
 
@@ -165,4 +180,23 @@ pub fn decode_documents(bytes: &[u8], source: &str) -> CommandResult<Vec<Value>>
         objects.extend(decode_manifest(&document, source)?);
     }
     Ok(objects)
+}
+
+/// The error of a document that is no object.
+pub fn type_meta_error(value: &Value) -> CommandError {
+    let found = api::json::value_type_name(value);
+    CommandError::new(format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type \
+         struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+         \"json:\\\"kind,omitempty\\\"\" }}"
+    ))
+}
+
+/// The error of a kind that is not in the schema.
+pub fn unregistered_kind(kind: &str, api_version: &str) -> CommandError {
+    CommandError::new(format!(
+        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+        api::json::go_quote(kind),
+        api::json::go_quote(api_version)
+    ))
 }

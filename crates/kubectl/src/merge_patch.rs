@@ -95,6 +95,12 @@ pub fn three_way_strategic(ty: TypeId, original: &Value, modified: &Value, curre
     Value::Object(merge_strategic(Some(ty), removed, delta))
 }
 
+/// The strategic merge patch of all changes from one object to another, without the order of lists.
+pub fn diff_unordered(ty: TypeId, original: &Value, modified: &Value) -> Value {
+    let options = DiffOptions { changes: true, deletions: true, element_order: false };
+    Value::Object(diff_maps(Some(ty), as_map(original), as_map(modified), options, false))
+}
+
 fn as_map(value: &Value) -> &Map {
     static EMPTY: std::sync::LazyLock<Map> = std::sync::LazyLock::new(Map::new);
     value.as_object().unwrap_or(&EMPTY)
@@ -129,7 +135,9 @@ fn diff_maps(ty: Option<TypeId>, original: &Map, modified: &Map, options: DiffOp
             patch.insert(key.clone(), Value::Null);
         }
     }
-    if retain_keys && !patch.is_empty() {
+    // What the other side has beyond these keys is cleared, also where nothing else changes.
+    let has_more = original.keys().any(|key| !modified.contains_key(key));
+    if retain_keys && !modified.is_empty() && (!patch.is_empty() || has_more) {
         let keys: Vec<Value> = modified.keys().map(|key| key.clone().into()).collect();
         patch.insert("$retainKeys".into(), keys.into());
     }
@@ -148,7 +156,8 @@ fn diff_field(
         (Value::Object(before), Value::Object(after)) => {
             let strategy = field.map(|field| &field.patch_strategy);
             if strategy.is_some_and(|strategy| strategy.replace) {
-                if options.changes && before != after {
+                // It replaces the field even where it has not changed.
+                if options.changes {
                     patch.insert(key.to_owned(), Value::Object(after.clone()));
                 }
                 return;
@@ -206,6 +215,7 @@ fn diff_objects(
     patch: &mut Map,
 ) {
     let ty = field.and_then(|field| field.ty.element_struct());
+    let retain = field.is_some_and(|field| field.patch_strategy.retain_keys);
     let find = |items: &'_ [Value], wanted: &Value| -> Option<usize> {
         items.iter().position(|item| item.get(merge_key) == Some(wanted))
     };
@@ -214,7 +224,7 @@ fn diff_objects(
         let identity = item.get(merge_key).cloned().unwrap_or_default();
         match find(before, &identity) {
             Some(at) => {
-                let mut inner = diff_maps(ty, as_map(&before[at]), as_map(item), options, false);
+                let mut inner = diff_maps(ty, as_map(&before[at]), as_map(item), options, retain);
                 if !inner.is_empty() {
                     inner.insert(merge_key.to_owned(), identity);
                     list.push(Value::Object(inner));
@@ -323,6 +333,18 @@ mod tests {
         assert_eq!(three_way_merge(&original, &modified, &current), json!({"data": {"a": "x", "b": null}}));
         let ty = schema().type_named("core/v1.ConfigMap").unwrap();
         assert_eq!(three_way_strategic(ty, &original, &modified, &current), json!({"data": {"a": "x", "b": null}}));
+    }
+
+    #[test]
+    fn keys_of_unions_are_retained() {
+        let ty = schema().type_named("core/v1.PodSpec").unwrap();
+        let before = json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {}}]});
+        let after = json!({"volumes": [{"name": "v", "hostPath": {"path": "/x"}}, {"name": "w", "emptyDir": {}}]});
+        assert_eq!(
+            diff_strategic(ty, &before, &after),
+            json!({"$setElementOrder/volumes": [{"name": "v"}, {"name": "w"}],
+                "volumes": [{"$retainKeys": ["hostPath", "name"], "name": "v", "emptyDir": null, "hostPath": {"path": "/x"}}]})
+        );
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn execute(arguments: &[String]) -> CommandResult {
     if flags.help || !found.command.has_option("runnable") {
         return print_help(found.command);
     }
+    check_profile(&flags.string("profile"), &found.command.path)?;
     let warnings_as_errors = flags.bool("warnings-as-errors");
     let session = Session::new(found.command, flags, preferences.plugin_policy());
     commands::run(&session)?;
@@ -79,6 +80,18 @@ fn execute(arguments: &[String]) -> CommandResult {
         1 if warnings_as_errors => Err(CommandError::new("1 warning received")),
         count if warnings_as_errors => Err(CommandError::new(format!("{count} warnings received"))),
         _ => Ok(()),
+    }
+}
+
+/// Refuses `--profile`: there are no profiles of Go's runtime here. `debug` has a flag of that name with another meaning.
+fn check_profile(profile: &str, path: &str) -> CommandResult {
+    match profile {
+        _ if path == "kubectl debug" => Ok(()),
+        "none" | "" => Ok(()),
+        "cpu" | "heap" | "goroutine" | "threadcreate" | "block" | "mutex" | "trace" => {
+            Err(CommandError::new(format!("--profile={profile} is not supported by this kubectl")))
+        }
+        other => Err(CommandError::new(format!("unknown profile '{other}'"))),
     }
 }
 

@@ -113,7 +113,7 @@ impl Session {
         }
         let mut extra = Map::new();
         for pair in self.flags.strings("as-user-extra") {
-            let (key, value) = pair.split_once('=').unwrap_or((&pair, ""));
+            let Some((key, value)) = pair.split_once('=') else { continue };
             let values = extra.entry(key.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(values) = values {
                 values.push(value.into());

@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
-    YamlDocument, YamlError,
+    BooleanWords, YamlDocument, YamlError,
     resolve::{self, ResolvedScalar},
     syntax_error,
 };
@@ -17,13 +17,14 @@ const MERGE: &str = "<<";
 const MAX_DUPLICATES: usize = 100;
 
 /// Decodes the first document of a text.
-pub fn decode_document(text: &str) -> Result<YamlDocument, YamlError> {
+pub fn decode_document(text: &str, booleans: BooleanWords) -> Result<YamlDocument, YamlError> {
     syntax_error::check_characters(text)?;
     // Comment events are disabled, also if another crate of the build enables the parser's feature for them.
     let mut options = Options::default();
     options.emit_comments = false;
     let mut builder = DocumentBuilder {
         text,
+        booleans,
         open: Vec::new(),
         events: Parser::new_from_str_with_options(text, options),
         budget: MemoryBudget::default(),
@@ -47,6 +48,7 @@ pub fn decode_document(text: &str) -> Result<YamlDocument, YamlError> {
 
 struct DocumentBuilder<'a> {
     text: &'a str,
+    booleans: BooleanWords,
     /// The open collections; `true` for a mapping.
     open: Vec<bool>,
     events: Parser<'a, StrInput<'a>>,
@@ -185,7 +187,14 @@ impl<'a> DocumentBuilder<'a> {
         let tag =
             tag.map(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:").map_or_else(String::new, Cow::into_owned));
         let scalar = match (tag.as_deref(), style) {
-            (None, ScalarStyle::Plain) => resolve::resolve_plain(&text),
+            (None, ScalarStyle::Plain) => match resolve::resolve_plain(&text) {
+                ResolvedScalar::Bool(_)
+                    if self.booleans == BooleanWords::Yaml12 && !text.starts_with(['t', 'T', 'f', 'F']) =>
+                {
+                    ResolvedScalar::Text
+                }
+                scalar => scalar,
+            },
             (Some("binary"), _) => {
                 let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
                 let bytes = BASE64_STANDARD.decode(compact);

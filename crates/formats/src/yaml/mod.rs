@@ -64,6 +64,15 @@ impl YamlDocument {
 
 /// Decodes the first document.
 pub fn parse(bytes: &[u8]) -> Result<YamlDocument, YamlError> {
+    parse_with(bytes, BooleanWords::Yaml11)
+}
+
+/// Decodes the first document as programs do whose library keeps to YAML 1.2 for booleans: `y` and `no` are strings.
+pub fn parse_yaml12(bytes: &[u8]) -> Result<YamlDocument, YamlError> {
+    parse_with(bytes, BooleanWords::Yaml12)
+}
+
+fn parse_with(bytes: &[u8], booleans: BooleanWords) -> Result<YamlDocument, YamlError> {
     if bytes.len() > json::MAX_SIZE {
         return Err(YamlError::Size);
     }
@@ -71,7 +80,16 @@ pub fn parse(bytes: &[u8]) -> Result<YamlDocument, YamlError> {
         let first = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
         YamlError::Utf8(if (0xc0..0xf8).contains(&first) { "trailing" } else { "leading" })
     })?;
-    decoder::decode_document(text)
+    decoder::decode_document(text, booleans)
+}
+
+/// The words that are booleans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BooleanWords {
+    /// `true`, `false`, `yes`, `no`, `on`, `off`, `y` and `n`.
+    Yaml11,
+    /// `true` and `false`.
+    Yaml12,
 }
 
 /// Encodes an object with sorted keys, and the line breaks and quotes of upstream's library.
@@ -84,6 +102,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_true_and_false_are_booleans_of_yaml_1_2() {
+        let parsed = parse_yaml12(b"{y: n, a: [yes, Off, true, False]}").unwrap();
+        assert_eq!(parsed.value, json!({"y": "n", "a": ["yes", "Off", true, false]}));
+    }
 
     fn parse_value(text: &str) -> Value {
         parse(text.as_bytes()).unwrap().value

@@ -16,7 +16,8 @@ use crate::{
 pub fn run(session: &Session) -> CommandResult {
     let flags = &session.flags;
     let dry_run = DryRun::from_flags(flags)?;
-    let printer = ObjectPrinter::from_flags(flags, &format!("autoscaled{}", dry_run.suffix()))?;
+    let operation = format!("autoscaled{}", dry_run.suffix());
+    ObjectPrinter::from_flags(flags, &operation)?;
     let (minimum, maximum) = (flags.int("min"), flags.int("max"));
     if maximum < 1 {
         crate::bail!("--max=MAXPODS is required and must be at least 1, max: {maximum}");
@@ -39,7 +40,6 @@ pub fn run(session: &Session) -> CommandResult {
     builder.arguments = session.arguments().to_vec();
     builder.flatten = true;
     builder.continue_on_error = true;
-    let creator = ObjectCreator { session, namespace: builder.namespace.clone(), dry_run, printer };
     let namespace = builder.namespace.clone();
     let mut count = 0;
     builder.visit(session, &mut |info| {
@@ -73,6 +73,9 @@ pub fn run(session: &Session) -> CommandResult {
             spec["metrics"] = metrics.into();
         }
         let hpa = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec});
+        // Every object has a printer of its own: documents of YAML are not separated.
+        let printer = ObjectPrinter::from_flags(flags, &operation)?;
+        let creator = ObjectCreator { session, namespace: namespace.clone(), dry_run, printer };
         creator.create(hpa, "horizontalpodautoscalers").map_err(|error| without_fallback(session, error))
     })?;
     if count == 0 {
@@ -100,7 +103,7 @@ fn metrics_of(session: &Session) -> CommandResult<Vec<Value>> {
     let flags = &session.flags;
     let mut metrics = Vec::new();
     let percent = flags.int("cpu-percent");
-    if percent >= 0 && flags.changed("cpu-percent") {
+    if percent > 0 {
         metrics.push(resource_metric("cpu", json!({"type": "Utilization", "averageUtilization": percent})));
     }
     for name in ["cpu", "memory"] {

@@ -11,7 +11,7 @@ use crate::{
     object::{ObjectFields, name_of, namespace_of},
     outln,
     output::write_out,
-    printers::{format_json, typed_list},
+    printers::{format_typed_list, typed_list},
     resource::ResourceBuilder,
     rest::RestRequest,
     session::Session,
@@ -85,7 +85,7 @@ pub fn run_dump(session: &Session) -> CommandResult {
     let flags = &session.flags;
     let format = flags.string("output");
     if !["json", "yaml", "kyaml"].contains(&format.as_str()) {
-        return Err(crate::printers::unknown_format(&format, &[]));
+        return Err(crate::printers::unknown_format(&format, &crate::printers::OBJECT_FORMATS));
     }
     pod_running_timeout(session)?;
     let (current, _) = session.namespace()?;
@@ -132,7 +132,7 @@ impl ClusterDump<'_> {
         let items = list.list("items").to_vec();
         let list = typed_list(&list, kind);
         let text = match self.format.as_str() {
-            "json" => format!("{}\n", format_json(&list).trim_end()),
+            "json" => format!("{}\n", format_typed_list(&list)),
             "kyaml" => crate::printers::format_kyaml(&list),
             _ => {
                 let separator = if self.documents > 0 { "---\n" } else { "" };

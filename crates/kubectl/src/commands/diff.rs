@@ -115,7 +115,11 @@ impl DiffRun<'_> {
             },
         };
         let merged = if self.server_side {
-            info.patch(client, PatchKind::Apply, manifest.to_string(), &self.options)?
+            info.patch(client, PatchKind::Apply, manifest.to_string(), &self.options).inspect_err(|error| {
+                if error.is_conflict() {
+                    warn_of_changes(&info);
+                }
+            })?
         } else if let Some(live) = &live {
             info.object = live.clone();
             self.patch(&mut info, &manifest)?
@@ -136,7 +140,9 @@ impl DiffRun<'_> {
                 return Ok(info.object.clone());
             }
             // The last try overwrites what changed meanwhile.
-            if tries < MAX_RETRIES {
+            if tries == MAX_RETRIES {
+                warn_of_changes(info);
+            } else {
                 let version = info.object.text("metadata.resourceVersion").to_owned();
                 crate::object::set_path(&mut computed.patch, "metadata.resourceVersion", version.into());
             }
@@ -157,11 +163,14 @@ impl DiffRun<'_> {
                 omit_managed_fields(object);
             }
         }
-        if info.mapping.kind == "Secret" && info.mapping.version == "v1" && !flags.bool("show-secrets") {
+        let masked = info.mapping.kind == "Secret" && info.mapping.version == "v1" && !flags.bool("show-secrets");
+        if masked {
             mask_values(live.as_mut(), merged.as_mut());
         }
+        // A secret whose values are masked is written even where there is none.
+        let absent = if masked { "null\n" } else { "" };
         for (directory, object) in [(&self.live, live), (&self.merged, merged)] {
-            let text = object.map(|object| api::yaml::write_document(&object)).unwrap_or_default();
+            let text = object.map_or_else(|| absent.to_owned(), |object| api::yaml::write_document(&object));
             write_document(directory, info, text)?;
         }
         Ok(())
@@ -187,6 +196,13 @@ impl DiffRun<'_> {
             }
         }
     }
+}
+
+/// Says that an object is compared although it does not stay as it was read.
+fn warn_of_changes(info: &ResourceInfo) {
+    let (group, version, kind) = (&info.mapping.group, &info.mapping.version, &info.mapping.kind);
+    let text = format!("Object ({group}/{version}, Kind={kind}: {}) keeps changing, diffing without lock", info.name);
+    crate::rest::log_line('W', "diff.go:723", &text);
 }
 
 /// The diff program and its arguments.

@@ -34,9 +34,6 @@ fn load_nodes(session: &Session, verb: &str) -> CommandResult<Vec<ResourceInfo>>
         builder.arguments = vec!["nodes".to_owned()];
     }
     let infos = builder.infos(session)?;
-    if infos.is_empty() {
-        crate::bail!("No resources found");
-    }
     Ok(infos)
 }
 
@@ -79,6 +76,10 @@ struct PodDecision {
 pub fn run_drain(session: &Session) -> CommandResult {
     let flags = &session.flags;
     let dry_run = DryRun::from_flags(flags)?;
+    let pod_selector = flags.string("pod-selector");
+    if !pod_selector.is_empty() && super::create::parse_label_selector(&pod_selector).is_err() {
+        crate::bail!("--pod-selector=<pod_selector> must be a valid label selector");
+    }
     let nodes = load_nodes(session, "drain NODE")?;
     for node in &nodes {
         set_unschedulable(session, node, true, dry_run)?;
@@ -99,9 +100,13 @@ pub fn run_drain(session: &Session) -> CommandResult {
         errln!("There are pending nodes to be drained:");
         remaining.iter().for_each(|name| errln!(" {name}"));
     }
-    match CommandError::join(failures) {
-        Err(error) => Err(CommandError::ExitCode(1, error.to_string())),
-        Ok(()) => Ok(()),
+    // A list even of one: the messages have no prefix, and each of the only node has a line.
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(CommandError::Aggregate(vec![CommandError::Aggregate(match failures.pop() {
+            Some(CommandError::Aggregate(only)) if failures.is_empty() => only,
+            last => failures.into_iter().chain(last).collect(),
+        })])),
     }
 }
 
@@ -190,24 +195,23 @@ fn decide(session: &Session, pod: &Value) -> CommandResult<PodDecision> {
     if let Some(owner) = controller.filter(|owner| owner.text("kind") == "DaemonSet" && !finished) {
         let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", namespace_of(pod), owner.text("name"));
         match session.client()?.send_json(RestRequest::get(path)) {
-            Err(error) if error.is_not_found() && flags.bool("force") => {
-                decision.warning = error.to_string();
-                return Ok(decision);
-            }
+            // Deleted, unless another filter is against it.
+            Err(error) if error.is_not_found() && flags.bool("force") => {}
             Err(error) => {
                 decision.delete = false;
                 decision.error = error.to_string();
                 return Ok(decision);
             }
-            Ok(_) => {}
+            Ok(_) => {
+                decision.delete = false;
+                if flags.bool("ignore-daemonsets") {
+                    decision.warning = "ignoring DaemonSet-managed Pods".to_owned();
+                } else {
+                    decision.error = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)".to_owned();
+                }
+                return Ok(decision);
+            }
         }
-        decision.delete = false;
-        if flags.bool("ignore-daemonsets") {
-            decision.warning = "ignoring DaemonSet-managed Pods".to_owned();
-        } else {
-            decision.error = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)".to_owned();
-        }
-        return Ok(decision);
     }
     let local = pod.list("spec.volumes").iter().any(|volume| volume.at("emptyDir").is_some());
     if local && !finished {

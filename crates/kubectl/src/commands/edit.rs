@@ -105,7 +105,14 @@ impl<'a> ObjectEditor<'a> {
             ..Default::default()
         };
         let namespace = session.namespace()?.0;
-        Ok(ObjectEditor { session, mode, json: flags.string("output") == "json", options, namespace })
+        let output = flags.string("output");
+        if !["", "json", "kyaml", "yaml"].contains(&output.as_str()) {
+            crate::bail!(
+                "unable to match a printer suitable for the output format {}, allowed formats are: json,kyaml,yaml",
+                api::json::go_quote(&output)
+            );
+        }
+        Ok(ObjectEditor { session, mode, json: output == "json", options, namespace })
     }
 
     /// Edits until the changes are accepted, cancelled or refused for good.

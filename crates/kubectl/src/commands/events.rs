@@ -79,7 +79,8 @@ pub fn run(session: &Session) -> CommandResult {
             event["apiVersion"] = "v1".into();
         }
         let list = serde_json::json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": events});
-        return printer.print_typed(&list);
+        // A list has no name.
+        return if printer.prints_names() { Ok(()) } else { printer.print_typed(&list) };
     }
     table.print(&events);
     Ok(())

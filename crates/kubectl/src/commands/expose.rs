@@ -25,11 +25,31 @@ pub fn run(session: &Session) -> CommandResult {
     builder.continue_on_error = true;
     let creator = ObjectCreator { session, namespace: builder.namespace.clone(), dry_run, printer };
     let namespace = explicit.then(|| builder.namespace.clone());
+    let mut defaults = ExposeDefaults::from_flags(session)?;
     builder.visit(session, &mut |info| {
-        let service = make_service(session, &info, namespace.as_deref())?;
+        let service = make_service(session, &info, namespace.as_deref(), &mut defaults)?;
         let service = apply_overrides(service, &flags.string("overrides"), &flags.string("override-type"))?;
         creator.create(service, "services")
     })
+}
+
+/// What flags leave open and the first object that has it decides, for the objects after it too.
+struct ExposeDefaults {
+    selector: Option<Value>,
+    port: String,
+    ports: Vec<(String, String)>,
+    labels: Option<Value>,
+}
+
+impl ExposeDefaults {
+    fn from_flags(session: &Session) -> CommandResult<Self> {
+        let parse = |name: &str| match session.flags.string(name).as_str() {
+            "" => Ok(None),
+            text => parse_label_pairs(text).map(Some),
+        };
+        let port = session.flags.string("port");
+        Ok(ExposeDefaults { selector: parse("selector")?, port, ports: Vec::new(), labels: parse("labels")? })
+    }
 }
 
 /// Parses `key=value,…`.
@@ -93,42 +113,53 @@ fn object_ports(info: &ResourceInfo) -> Vec<(i64, String)> {
     ports.map(|port| (port.integer("containerPort").unwrap_or(0), port.text("protocol").to_owned())).collect()
 }
 
-fn make_service(session: &Session, info: &ResourceInfo, namespace: Option<&str>) -> CommandResult<Value> {
+fn make_service(
+    session: &Session,
+    info: &ResourceInfo,
+    namespace: Option<&str>,
+    defaults: &mut ExposeDefaults,
+) -> CommandResult<Value> {
     let flags = &session.flags;
     let known = ["ReplicationController", "Service", "Pod", "Deployment", "ReplicaSet"];
     if !known.contains(&info.mapping.kind.as_str()) {
         selector_of(info)?;
     }
-    let selector = match flags.string("selector").as_str() {
-        "" => selector_of(info).map_err(|error| match error.to_string().starts_with("cannot expose") {
+    let selector = match &defaults.selector {
+        None => selector_of(info).map_err(|error| match error.to_string().starts_with("cannot expose") {
             true => error,
             false => {
                 CommandError::new(format!("couldn't retrieve selectors via --selector flag or introspection: {error}"))
             }
         })?,
-        text => parse_label_pairs(text)?,
+        Some(selector) => selector.clone(),
     };
-    let headless = flags.string("cluster-ip") == "None";
-    let given = flags.string("port");
-    let mut ports: Vec<(String, String)> = Vec::new();
-    if given.is_empty() {
-        for (port, protocol) in object_ports(info) {
-            ports.push((port.to_string(), protocol));
+    defaults.selector = Some(selector.clone());
+    let own: Vec<(String, String)> =
+        object_ports(info).into_iter().map(|(port, protocol)| (port.to_string(), protocol)).collect();
+    if defaults.port.is_empty() {
+        match own.as_slice() {
+            [] if flags.string("cluster-ip") != "None" => return Err(missing_port()),
+            [] => {}
+            [(port, _)] => defaults.port.clone_from(port),
+            several => defaults.ports = several.to_vec(),
         }
-        if ports.is_empty() && !headless {
-            return Err(usage_error_for_port());
-        }
-    } else {
-        ports.extend(given.split(',').map(|port| (port.to_owned(), String::new())));
     }
+    let protocol_of = |port: &str| {
+        let found = own.iter().find(|(known, _)| known == port);
+        found.map(|(_, protocol)| protocol.clone()).unwrap_or_default()
+    };
+    let ports: Vec<(String, String)> = match defaults.port.as_str() {
+        _ if !defaults.ports.is_empty() => defaults.ports.clone(),
+        "" => Vec::new(),
+        port => port.split(',').map(|port| (port.to_owned(), protocol_of(port))).collect(),
+    };
     let name = match flags.string("name").as_str() {
         "" => name_of(&info.object).chars().take(63).collect::<String>(),
         name => name.to_owned(),
     };
-    let labels = match flags.string("labels").as_str() {
-        "" => info.object.at("metadata.labels").cloned(),
-        text => Some(parse_label_pairs(text)?),
-    };
+    let own_labels = info.object.map("metadata.labels").filter(|labels| !labels.is_empty()).cloned();
+    let labels = defaults.labels.clone().or_else(|| own_labels.map(Value::Object));
+    defaults.labels.clone_from(&labels);
     let mut metadata = json!({"name": name});
     if let Some(namespace) = namespace {
         metadata["namespace"] = namespace.into();
@@ -140,7 +171,7 @@ fn make_service(session: &Session, info: &ResourceInfo, namespace: Option<&str>)
     Ok(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}))
 }
 
-fn usage_error_for_port() -> CommandError {
+fn missing_port() -> CommandError {
     CommandError::new("couldn't find port via --port flag or introspection")
 }
 

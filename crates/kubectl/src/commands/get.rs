@@ -149,7 +149,11 @@ fn print_tables(session: &Session, builder: &ResourceBuilder, mut result: BuildR
             errln!("No resources found");
         }
     }
-    CommandError::join(result.errors)
+    if result.errors.is_empty() {
+        return Ok(());
+    }
+    // The errors are a list of their own in that of the printing, so that a single one has no prefix.
+    Err(CommandError::Aggregate(vec![CommandError::Aggregate(result.errors)]))
 }
 
 /// Writes a table; another one before it is set apart by an empty line.
@@ -172,8 +176,10 @@ fn sort_infos(infos: &mut Vec<ResourceInfo>, field: &str) -> CommandResult {
         sort_values(infos, field, |info| &info.object)?;
     }
     infos.retain_mut(|info| match info.object.get_mut("rows").and_then(Value::as_array_mut) {
-        Some(rows) => sort_values(rows, field, |row| row.get("object").unwrap_or(&Value::Null)).is_ok(),
-        None => true,
+        Some(rows) if rows.len() > 1 => {
+            sort_values(rows, field, |row| row.get("object").unwrap_or(&Value::Null)).is_ok()
+        }
+        _ => true,
     });
     Ok(())
 }
@@ -189,6 +195,9 @@ fn object_printer(session: &Session) -> CommandResult<GetPrinter> {
         return CustomColumns::from_spec("", no_headers).map(|columns| GetPrinter::Columns(Box::new(columns)));
     }
     if let Some(file) = output.strip_prefix("custom-columns-file=") {
+        if file.is_empty() {
+            return CustomColumns::from_spec("", no_headers).map(|columns| GetPrinter::Columns(Box::new(columns)));
+        }
         let read = crate::files::read_file(file);
         let text = read.map_err(|error| CommandError::new(format!("error reading template {file}, {error}\n")))?;
         let columns = CustomColumns::from_template(&String::from_utf8_lossy(&text), no_headers)?;
@@ -211,10 +220,11 @@ impl GetPrinter {
     fn print(&mut self, value: &Value, event: &str, writer: &mut TabWriter) -> CommandResult {
         match self {
             GetPrinter::Table(printer) => printer.write(writer, value, event),
-            GetPrinter::Columns(columns) if event.is_empty() => columns.write_rows(writer, value)?,
             GetPrinter::Columns(columns) => {
-                let wrapped = serde_json::json!({"type": event, "object": value});
-                columns.write_rows(writer, &wrapped)?;
+                let wrapped = (!event.is_empty()).then(|| serde_json::json!({"type": event, "object": value}));
+                let written = columns.write_rows(writer, wrapped.as_ref().unwrap_or(value));
+                write_out(&writer.flush());
+                written?;
             }
             GetPrinter::Object(printer) if event.is_empty() => printer.print(value)?,
             GetPrinter::Object(printer) => printer.print_event(event, value)?,

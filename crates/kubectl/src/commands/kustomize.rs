@@ -3,7 +3,7 @@
 use crate::{
     errors::{CommandError, CommandResult},
     files::os_error,
-    kustomize::{build_directory, render_documents},
+    kustomize::{BuildOptions, build_directory, render_documents},
     output::write_out,
     session::Session,
 };
@@ -15,7 +15,8 @@ pub fn run(session: &Session) -> CommandResult {
         [one] => one,
         _ => crate::bail!("specify one path to kustomization.yaml"),
     };
-    let documents = build_directory(directory)?;
+    let options = BuildOptions::from_flags(&session.flags)?;
+    let documents = build_directory(directory, &options)?;
     let output = session.flags.string("output");
     if output.is_empty() {
         write_out(&render_documents(&documents));

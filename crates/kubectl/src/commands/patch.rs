@@ -120,12 +120,7 @@ fn patch_one(
     let patched = super::apply::apply_locally(&info.object, &super::apply::ApplyPatch { kind, patch });
     let patched =
         patched.map_err(|error| CommandError::new(error.to_string().replace("applying patch locally: ", "")))?;
-    let same = patched == info.object;
-    let suffix = dry_run.suffix();
-    printer.print_as(
-        &patched,
-        &format!("patched{}{}", if same { " (no change)" } else { "" }, if local { "" } else { suffix }),
-    )
+    printer.print_as(&patched, if patched == info.object { "patched (no change)" } else { "patched" })
 }
 
 fn field_manager(session: &Session) -> String {

@@ -12,9 +12,25 @@ pub fn check_path(path: &str) -> CommandResult {
     Ok(())
 }
 
+/// The path with characters that a URL cannot have as escapes; the query keeps its form.
+fn encode_path(path: &str) -> String {
+    const FORBIDDEN: percent_encoding::AsciiSet = percent_encoding::CONTROLS
+        .add(b' ')
+        .add(b'"')
+        .add(b'<')
+        .add(b'>')
+        .add(b'`')
+        .add(b'{')
+        .add(b'}')
+        .add(b'|')
+        .add(b'\\')
+        .add(b'^');
+    percent_encoding::utf8_percent_encode(path, &FORBIDDEN).to_string()
+}
+
 /// Sends a request to a raw path and prints the answer.
 pub fn send(session: &Session, method: http::Method, path: &str, filename: Option<&str>) -> CommandResult {
-    let mut request = RestRequest::new(method, path);
+    let mut request = RestRequest::new(method, encode_path(path));
     if let Some(filename) = filename {
         let body = if filename == "-" {
             use std::io::Read;

@@ -11,9 +11,7 @@ pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 pub fn command_line(session: &Session) -> String {
     let mut words = vec![session.command.path.clone()];
     words.extend(session.arguments().iter().cloned());
-    let flags: Vec<String> =
-        session.flags.changed_names().map(|name| format!("--{name}={}", session.flags.string(name))).collect();
-    words.extend(flags);
+    words.extend(session.flags.given().map(|(name, value)| format!("--{name}={value}")));
     words.join(" ")
 }
 

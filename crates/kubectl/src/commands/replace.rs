@@ -1,5 +1,7 @@
 //! `kubectl replace`
 
+use api::Value;
+
 use super::{
     delete::{DeleteOptions, delete_object, propagation_of},
     raw,
@@ -62,12 +64,13 @@ pub fn run(session: &Session) -> CommandResult {
         field_validation: validation.parameter().to_owned(),
         force: false,
     };
+    if force {
+        return replace_by_force(session, &builder, &cascade, &options, &printer);
+    }
     let mut count = 0;
     builder.visit(session, &mut |mut info| {
         count += 1;
-        if flags.bool("save-config")
-            || info.object.map("metadata.annotations").is_some_and(|map| map.contains_key(crate::object::LAST_APPLIED))
-        {
+        if flags.bool("save-config") || is_applied(&info.object) {
             crate::last_applied::set_last_applied(&mut info.object);
         }
         super::record::record_command(session, &mut info.object);
@@ -76,45 +79,14 @@ pub fn run(session: &Session) -> CommandResult {
         }
         let client = session.client()?;
         info.subresource = flags.string("subresource");
-        let replaced = if force {
-            let options = DeleteOptions {
-                grace_period: grace,
-                propagation: cascade.clone(),
-                dry_run,
-                names: false,
-                quiet: false,
-            };
-            match delete_object(client, &info, &options) {
-                Ok(uid) => {
-                    let timeout = flags.duration("timeout");
-                    wait_for_deletion(
-                        client,
-                        &info,
-                        &uid,
-                        WaitDeadline::after(if timeout == 0 { 300_000_000_000 } else { timeout }),
-                    )?;
-                }
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error),
-            }
-            crate::object::remove_path(&mut info.object, "metadata.resourceVersion");
-            info.create(
-                client,
-                &info.object,
-                &RequestOptions {
-                    field_validation: options_validation(validation),
-                    ..RequestOptions { field_manager: flags.string("field-manager"), ..Default::default() }
-                },
-            )
-        } else {
+        let replaced = {
             let mut body = info.object.clone();
             if body.text("metadata.resourceVersion").is_empty() {
-                let current = info.fetch(client).map_err(|error| error.with_source("replacing", &info.source))?;
-                crate::object::set_path(
-                    &mut body,
-                    "metadata.resourceVersion",
-                    current.text("metadata.resourceVersion").into(),
-                );
+                // What does not exist is made by the request, if its resource allows that.
+                if let Ok(current) = info.fetch(client) {
+                    let version = current.text("metadata.resourceVersion").into();
+                    crate::object::set_path(&mut body, "metadata.resourceVersion", version);
+                }
             }
             info.replace(client, &body, &options).map_err(|error| error.with_source("replacing", &info.source))
         }?;
@@ -126,6 +98,47 @@ pub fn run(session: &Session) -> CommandResult {
     Ok(())
 }
 
-fn options_validation(validation: Validation) -> String {
-    validation.parameter().to_owned()
+/// Deletes all objects, waits until they are gone, and creates them anew.
+fn replace_by_force(
+    session: &Session,
+    builder: &ResourceBuilder,
+    cascade: &str,
+    options: &RequestOptions,
+    printer: &ObjectPrinter,
+) -> CommandResult {
+    let (flags, client) = (&session.flags, session.client()?);
+    // A deletion without grace is one of a second, so that it is known when the object is gone.
+    let grace_period = if flags.int("grace-period") == 0 { 1 } else { flags.int("grace-period") };
+    let deletion = DeleteOptions { grace_period, propagation: cascade.to_owned(), ..Default::default() };
+    let infos = builder.infos(session)?;
+    if infos.is_empty() {
+        crate::bail!("no objects passed to replace");
+    }
+    let mut deleted = Vec::new();
+    for info in &infos {
+        match delete_object(client, info, &deletion) {
+            Ok(uid) => deleted.push((info, uid)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let timeout = flags.duration("timeout");
+    let deadline = WaitDeadline::after(if timeout == 0 { 300_000_000_000 } else { timeout });
+    for (info, uid) in deleted {
+        wait_for_deletion(client, info, &uid, deadline)?;
+    }
+    for mut info in infos {
+        if flags.bool("save-config") || is_applied(&info.object) {
+            crate::last_applied::set_last_applied(&mut info.object);
+        }
+        super::record::record_command(session, &mut info.object);
+        crate::object::remove_path(&mut info.object, "metadata.resourceVersion");
+        printer.print(&info.create(client, &info.object, options)?)?;
+    }
+    Ok(())
+}
+
+/// Whether an object has the annotation that apply keeps.
+fn is_applied(object: &Value) -> bool {
+    object.map("metadata.annotations").is_some_and(|map| map.contains_key(crate::object::LAST_APPLIED))
 }

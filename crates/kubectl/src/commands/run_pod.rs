@@ -31,6 +31,9 @@ pub fn run(session: &Session) -> CommandResult {
     if count == 0 {
         return Err(usage_error(session, "NAME is required for run"));
     }
+    if flags.duration("pod-running-timeout") <= 0 {
+        return Err(usage_error(session, "--pod-running-timeout must be higher than zero"));
+    }
     let image = flags.string("image");
     if image.is_empty() {
         crate::bail!("--image is required");
@@ -212,11 +215,12 @@ pub fn apply_overrides(object: Value, overrides: &str, kind: &str) -> CommandRes
     if overrides.is_empty() {
         return Ok(object);
     }
-    let patch: Value = match api::yaml::parse(overrides.as_bytes()) {
-        Ok(document) => document.value,
-        // The library that merges takes JSON and has one word for everything else.
-        Err(_) if ["merge", ""].contains(&kind) => crate::bail!("Invalid JSON Patch"),
-        Err(error) => crate::bail!("{error}"),
+    let patch: Value = match (serde_json::from_str(overrides), api::yaml::parse(overrides.as_bytes())) {
+        (Ok(patch), _) => patch,
+        // The library that merges has one word for everything that is not JSON.
+        _ if ["merge", ""].contains(&kind) => crate::bail!("Invalid JSON Patch"),
+        (_, Err(error)) => crate::bail!("{error}"),
+        (Err(error), _) => crate::bail!("{error}"),
     };
     let patch_type = match kind {
         "json" => api::patch::PatchType::Json,
@@ -226,7 +230,27 @@ pub fn apply_overrides(object: Value, overrides: &str, kind: &str) -> CommandRes
     };
     let ty = type_of_object(&object).ok_or_else(|| CommandError::new("unknown type"))?;
     let typed = typed_value(&object);
-    patch_type.apply_patch(ty, &typed, &patch).map_err(|error| CommandError::new(error.to_string()))
+    let patched = match (patch_type, &patch) {
+        // A merge patch that is no object replaces the whole.
+        (api::patch::PatchType::Merge, Value::Object(_))
+        | (api::patch::PatchType::Json | api::patch::PatchType::Strategic, _) => {
+            patch_type.apply_patch(ty, &typed, &patch).map_err(|error| CommandError::new(error.to_string()))?
+        }
+        _ => patch,
+    };
+    check_registered(&patched)?;
+    Ok(patched)
+}
+
+/// Refuses an object whose kind this program does not know.
+fn check_registered(object: &Value) -> CommandResult {
+    if !object.is_object() {
+        return Err(crate::manifest::type_meta_error(object));
+    }
+    if api::json_encoder::declared_type(object).is_none() {
+        return Err(crate::manifest::unregistered_kind(object.text("kind"), object.text("apiVersion")));
+    }
+    Ok(())
 }
 
 /// Creates generated objects and prints them.
@@ -259,7 +283,7 @@ impl ObjectCreator<'_> {
 
     /// Creates an object, unless it is a dry run of the client.
     pub fn create_only(&self, mut object: Value, resource: &str) -> CommandResult<Value> {
-        if self.session.flags.bool("save-config") {
+        if self.session.flags.bool("save-config") && self.dry_run != DryRun::Client {
             object = typed_value(&object);
             crate::last_applied::set_typed_last_applied(&mut object);
         }

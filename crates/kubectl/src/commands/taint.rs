@@ -40,7 +40,7 @@ pub fn run(session: &Session) -> CommandResult {
         crate::bail!("at least one taint update is required");
     }
     let change = parse_specs(specs).map_err(|error| crate::usage::usage_error(session, &error.to_string()))?;
-    let kind = session.mapping_for_argument(&resources[0].split('/').next().unwrap_or_default().to_lowercase())?;
+    let kind = session.mapping_for_argument(&resources[0].to_lowercase())?;
     if kind.kind != "Node" {
         crate::bail!("invalid resource type {}, only node types are supported", resources[0].to_lowercase());
     }

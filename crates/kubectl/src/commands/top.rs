@@ -9,6 +9,7 @@ use crate::{
     rest::RestRequest,
     session::Session,
     tab_writer::TabWriter,
+    usage::usage_error,
 };
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
@@ -26,6 +27,9 @@ fn check_sort(session: &Session) -> CommandResult<String> {
     let sort = session.flags.string("sort-by");
     if !["", "cpu", "memory"].contains(&sort.as_str()) {
         crate::bail!("--sort-by accepts only cpu or memory");
+    }
+    if session.arguments().len() > 1 {
+        return Err(usage_error(session, &session.command.usage));
     }
     if !session.arguments().is_empty() && !session.flags.string("selector").is_empty() {
         let word = if session.command.path.ends_with("node") { "--selector" } else { "selector" };

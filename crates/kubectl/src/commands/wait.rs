@@ -30,6 +30,9 @@ pub fn run(session: &Session) -> CommandResult {
     builder.flatten = true;
     builder.latest = true;
     builder.continue_on_error = true;
+    // `--all` and a selector go together here.
+    builder.allow_empty_selector = builder.select_all;
+    builder.select_all = false;
     let conditions =
         flags.strings("for").iter().map(|text| parse_condition(text)).collect::<CommandResult<Vec<_>>>()?;
     if conditions.is_empty() {

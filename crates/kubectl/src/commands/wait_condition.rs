@@ -62,7 +62,8 @@ pub fn watch_single<T>(
     let request = single_request(info).with_query("watch", "true").with_query("resourceVersion", version);
     let mut stream = client.open_stream(request)?;
     while let Some(left) = deadline.left() {
-        let Some(event) = stream.next_event(Some(left))? else { return Ok(None) };
+        // A watch that breaks is begun again by the caller.
+        let Ok(Some(event)) = stream.next_event(Some(left)) else { return Ok(None) };
         let mut object = event.get("object").cloned().unwrap_or_default();
         crate::resource::set_type_meta(&mut object, &info.mapping);
         if let Some(done) = visit(event.text("type"), &object)? {
@@ -75,6 +76,11 @@ pub fn watch_single<T>(
 /// Waits until the object with this UID is gone.
 pub fn wait_for_deletion(client: &RestClient, info: &ResourceInfo, uid: &str, deadline: WaitDeadline) -> CommandResult {
     loop {
+        // Who may get the object may not list it; what is gone needs neither list nor watch.
+        match info.fetch(client) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            _ => {}
+        }
         let (item, version) = list_single(client, info)?;
         let Some(item) = item else { return Ok(()) };
         if !uid.is_empty() && item.text("metadata.uid") != uid {

@@ -87,7 +87,10 @@ pub fn complete_names(session: &Session, flags: &[&FlagDefinition], text: &str) 
             usage: format!("help for {}", session.command.name()),
             ..Default::default()
         };
-        let is_own = |flag: &&&FlagDefinition| session.command.flags.iter().any(|own| own.name == flag.name);
+        let is_own = |flag: &&&FlagDefinition| {
+            let command = session.command;
+            command.flags.iter().chain(&command.persistent).any(|own| own.name == flag.name)
+        };
         let mut own: Vec<&FlagDefinition> = flags.iter().filter(is_own).copied().collect();
         if own.iter().all(|flag| flag.name != "help") {
             own.push(&help);

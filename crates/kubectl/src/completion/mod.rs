@@ -77,6 +77,9 @@ pub fn complete_arguments(arguments: &[String], with_descriptions: bool) -> Comm
 fn complete(before: &[String], last: &str) -> CompletionList {
     let Some(found) = find_command(before) else { return CompletionList::default() };
     let command = found.command;
+    if command.path == "kubectl help" {
+        return complete_topic(&found.arguments, last);
+    }
     let definitions = command_table().flags_of(&command.path);
     let target = flag_completion::find_target(&definitions, &found.arguments, last);
     let mut flags = FlagSet::new(&definitions);
@@ -86,7 +89,8 @@ fn complete(before: &[String], last: &str) -> CompletionList {
         return CompletionList::default();
     }
     if command.path == "kubectl" && !flags.arguments.is_empty() {
-        errln!("Error: unable to find a command for arguments: [{}]", before.join(" "));
+        errln!("[Debug] Cleared global flags for plugin completion");
+        errln!("[Debug] [Error] unable to find a command for arguments: [{}]", before.join(" "));
         return CompletionList::default();
     }
     let dashes = flags.dash_position.is_some();
@@ -98,9 +102,15 @@ fn complete(before: &[String], last: &str) -> CompletionList {
     }
 }
 
+/// The subcommands of what `help` names.
+fn complete_topic(words: &[String], last: &str) -> CompletionList {
+    let list = find_command(words).map(|found| complete_subcommands(found.command, last)).unwrap_or_default();
+    CompletionList { directive: CompletionDirective::NO_FILES, ..list }
+}
+
 fn complete_positional(session: &Session, command: &CommandDefinition, text: &str) -> CompletionList {
     let mut list = CompletionList::default();
-    let own_flag = session.flags.changed_names().any(|name| command.flags.iter().any(|flag| flag.name == name));
+    let own_flag = session.flags.given().any(|(name, _)| command.flags.iter().any(|flag| flag.name == name));
     if session.arguments().is_empty() && !own_flag {
         list = complete_subcommands(command, text);
     }

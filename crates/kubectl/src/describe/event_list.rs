@@ -14,7 +14,7 @@ pub fn find_events(session: &Session, object: &Value) -> Vec<Value> {
     let mut fields = vec![("involvedObject.name".to_owned(), name_of(object).to_owned())];
     for (field, value) in [
         ("involvedObject.namespace", namespace_of(object)),
-        ("involvedObject.kind", object.text("kind")),
+        ("involvedObject.kind", if object.text("kind") == "Pod" { "" } else { object.text("kind") }),
         ("involvedObject.uid", object.text("metadata.uid")),
     ] {
         if !value.is_empty() {

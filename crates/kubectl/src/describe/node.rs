@@ -60,11 +60,9 @@ fn roles(node: &Value) -> String {
 }
 
 fn taints(out: &mut Description, node: &Value) {
-    let mut taints: Vec<String> = node.list("spec.taints").iter().map(taint_text).collect();
-    taints.sort_by_key(|taint| {
-        let effect = taint.rsplit(':').next().unwrap_or_default().to_owned();
-        (["NoExecute", "NoSchedule", "PreferNoSchedule"].iter().position(|known| *known == effect), String::new())
-    });
+    let mut taints: Vec<&Value> = node.list("spec.taints").iter().collect();
+    taints.sort_by_key(|taint| (taint.text("effect"), taint.text("key")));
+    let taints: Vec<String> = taints.into_iter().map(taint_text).collect();
     if taints.is_empty() {
         out.raw("Taints:\t<none>\n");
     }

@@ -16,27 +16,35 @@ fn bracketed(items: &[Value]) -> String {
 
 /// The short forms of access modes.
 fn access_modes(items: &[Value]) -> String {
-    let short = |mode: &str| match mode {
-        "ReadWriteOnce" => "RWO",
-        "ReadOnlyMany" => "ROX",
-        "ReadWriteMany" => "RWX",
-        "ReadWriteOncePod" => "RWOP",
-        _ => "",
-    };
-    items.iter().filter_map(Value::as_str).map(short).collect::<Vec<_>>().join(",")
+    let known =
+        [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+    let present = known.iter().filter(|(mode, _)| items.iter().any(|item| item == *mode));
+    present.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
+}
+
+/// The phase, or since when the object is being deleted.
+fn write_status(out: &mut Description, object: &Value) {
+    let deletion = object.text("metadata.deletionTimestamp");
+    if deletion.is_empty() {
+        out.field(0, "Status", object.text("status.phase"));
+    } else {
+        out.field(0, "Status", &format!("Terminating (lasts {})", super::description::format_age(deletion)));
+    }
+}
+
+/// The storage class: that of the old annotation, or of the field.
+fn class_name(object: &Value) -> &str {
+    let annotations = object.map("metadata.annotations");
+    let old = annotations.and_then(|map| map.get("volume.beta.kubernetes.io/storage-class"));
+    old.and_then(Value::as_str).unwrap_or_else(|| object.text("spec.storageClassName"))
 }
 
 /// PersistentVolumeClaims.
 pub fn claim(context: &DescribeContext, out: &mut Description, claim: &Value) {
     out.field(0, "Name", name_of(claim));
     out.field(0, "Namespace", namespace_of(claim));
-    out.field(0, "StorageClass", claim.text("spec.storageClassName"));
-    let deletion = claim.text("metadata.deletionTimestamp");
-    if deletion.is_empty() {
-        out.field(0, "Status", claim.text("status.phase"));
-    } else {
-        out.field(0, "Status", &format!("Terminating (lasts {})", super::description::format_age(deletion)));
-    }
+    out.field(0, "StorageClass", class_name(claim));
+    write_status(out, claim);
     out.field(0, "Volume", claim.text("spec.volumeName"));
     out.map(0, "Labels", claim.map("metadata.labels"));
     out.annotations(0, "Annotations", claim.map("metadata.annotations"));
@@ -92,8 +100,8 @@ fn conditions(out: &mut Description, conditions: &[Value]) {
 pub fn volume(context: &DescribeContext, out: &mut Description, volume: &Value) {
     out.metadata(volume, false);
     out.field(0, "Finalizers", &bracketed(volume.list("metadata.finalizers")));
-    out.field(0, "StorageClass", volume.text("spec.storageClassName"));
-    out.field(0, "Status", volume.text("status.phase"));
+    out.field(0, "StorageClass", class_name(volume));
+    write_status(out, volume);
     let claim = volume.at("spec.claimRef").map(|claim| format!("{}/{}", claim.text("namespace"), claim.text("name")));
     out.field(0, "Claim", &claim.unwrap_or_default());
     out.field(0, "Reclaim Policy", volume.text("spec.persistentVolumeReclaimPolicy"));

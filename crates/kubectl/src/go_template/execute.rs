@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use api::{Value, json::go_type};
 
 use super::{
-    TemplateError, functions,
+    TemplateError,
+    format_verbs::type_name,
+    functions,
     lexer::TemplatePosition,
     parser::{Command, Operand, OperandKind, Pipeline, TemplateNode},
     value_text,
@@ -114,13 +116,14 @@ impl TemplateRun<'_> {
         pipeline: Option<&Pipeline>,
         dot: Option<&Value>,
     ) -> Result<(), TemplateError> {
+        let arguments = pipeline.map(|pipeline| format!(" {pipeline}")).unwrap_or_default();
+        let node = format!("{{{{template {}{arguments}}}}}", api::json::go_quote(name));
+        let Some(nodes) = self.defined.get(name) else {
+            return fault(place, &node, format!("template {} not defined", api::json::go_quote(name)));
+        };
         let value = match pipeline {
             Some(pipeline) => self.evaluate(pipeline, dot)?,
             None => None,
-        };
-        let node = format!("{{{{template {}}}}}", api::json::go_quote(name));
-        let Some(nodes) = self.defined.get(name) else {
-            return fault(place, &node, format!("template {} not defined", api::json::go_quote(name)));
         };
         self.depth += 1;
         if self.depth > MAX_CALLS {
@@ -207,6 +210,10 @@ impl TemplateRun<'_> {
             return self.call_function(name, rest, (command.place, command), dot, last);
         }
         if !rest.is_empty() || last.is_some() {
+            if let Some(field) = first.kind.last_field() {
+                self.evaluate_operand(first, dot)?;
+                return fault(first.place, &first.kind, format!("{field} is not a method but has arguments"));
+            }
             return fault(first.place, &first.kind, format!("can't give argument to non-function {}", first.kind));
         }
         if matches!(first.kind, OperandKind::Nil) {
@@ -240,6 +247,13 @@ impl TemplateRun<'_> {
         values.extend(last);
         if let Some(text) = functions::check_arguments(name, values.len()) {
             return fault(place, &name, text);
+        }
+        if let ("call", Some(Some(value))) = (name, values.first())
+            && !value.is_null()
+        {
+            let shown = arguments.first().map(|operand| operand.kind.to_string()).unwrap_or_default();
+            let text = format!("error calling call: non-function {shown} of type {}", type_name(value));
+            return fault(place, node, text);
         }
         functions::call(name, &values).or_else(|error| fault(place, node, format!("error calling {name}: {error}")))
     }

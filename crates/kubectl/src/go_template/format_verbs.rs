@@ -23,7 +23,7 @@ const MAX_WIDTH: usize = 1_000_000;
 pub fn format_text(template: &str, arguments: &[Option<Value>]) -> String {
     let mut out = String::new();
     let mut characters = template.chars().peekable();
-    let mut next_argument = 0;
+    let (mut next_argument, mut any_reordered) = (0, false);
     while let Some(character) = characters.next() {
         if character != '%' {
             out.push(character);
@@ -41,15 +41,42 @@ pub fn format_text(template: &str, arguments: &[Option<Value>]) -> String {
             }
             characters.next();
         }
-        verb.width = take_number(&mut characters);
+        let mut reordered = take_index(&mut characters, arguments.len(), &mut next_argument);
+        let mut faults = String::new();
+        if characters.peek() == Some(&'*') {
+            characters.next();
+            match take_integer(arguments, &mut next_argument) {
+                Some(width) => {
+                    verb.minus |= width < 0;
+                    verb.width = Some((width.unsigned_abs() as usize).min(MAX_WIDTH));
+                }
+                None => faults.push_str("%!(BADWIDTH)"),
+            }
+            reordered |= take_index(&mut characters, arguments.len(), &mut next_argument);
+        } else {
+            verb.width = take_number(&mut characters);
+        }
         if characters.peek() == Some(&'.') {
             characters.next();
-            verb.precision = Some(take_number(&mut characters).unwrap_or(0));
+            reordered |= take_index(&mut characters, arguments.len(), &mut next_argument);
+            if characters.peek() == Some(&'*') {
+                characters.next();
+                match take_integer(arguments, &mut next_argument) {
+                    Some(precision) => verb.precision = usize::try_from(precision).ok().map(|n| n.min(MAX_WIDTH)),
+                    None => faults.push_str("%!(BADPREC)"),
+                }
+            } else {
+                verb.precision = Some(take_number(&mut characters).unwrap_or(0));
+            }
         }
+        reordered |= take_index(&mut characters, arguments.len(), &mut next_argument);
+        any_reordered |= reordered;
+        out.push_str(&faults);
         match characters.next() {
             None => out.push_str("%!(NOVERB)"),
             Some('%') => out.push('%'),
             Some(letter) => match arguments.get(next_argument) {
+                None if reordered => out.push_str(&format!("%!{letter}(BADINDEX)")),
                 None => out.push_str(&format!("%!{letter}(MISSING)")),
                 Some(argument) => {
                     next_argument += 1;
@@ -58,11 +85,33 @@ pub fn format_text(template: &str, arguments: &[Option<Value>]) -> String {
             },
         }
     }
-    if next_argument < arguments.len() {
+    if next_argument < arguments.len() && !any_reordered {
         let rest: Vec<String> = arguments[next_argument..].iter().map(|value| typed_text(value.as_ref())).collect();
         out.push_str(&format!("%!(EXTRA {})", rest.join(", ")));
     }
     out
+}
+
+/// Takes `[n]`, the number of the argument that comes next; whether there was one.
+fn take_index(characters: &mut std::iter::Peekable<std::str::Chars>, count: usize, next: &mut usize) -> bool {
+    if characters.peek() != Some(&'[') {
+        return false;
+    }
+    characters.next();
+    let number = take_number(characters);
+    let closed = characters.find(|character| *character == ']').is_some();
+    *next = match number {
+        Some(number) if closed && (1..=count).contains(&number) => number - 1,
+        _ => count,
+    };
+    true
+}
+
+/// Takes an argument that is a width or a precision.
+fn take_integer(arguments: &[Option<Value>], next: &mut usize) -> Option<i64> {
+    let number = arguments.get(*next).and_then(Option::as_ref).and_then(Value::as_i64);
+    *next += usize::from(*next < arguments.len());
+    number.filter(|number| number.unsigned_abs() <= MAX_WIDTH as u64)
 }
 
 fn take_number(characters: &mut std::iter::Peekable<std::str::Chars>) -> Option<usize> {
@@ -81,7 +130,8 @@ fn typed_text(value: Option<&Value>) -> String {
     }
 }
 
-fn type_name(value: &Value) -> &'static str {
+/// The Go type of a value: constants of templates are `int`, numbers of JSON `float64`.
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Number(number) if number.is_f64() => "float64",
         Value::Number(_) => "int",

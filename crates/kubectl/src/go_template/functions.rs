@@ -5,7 +5,11 @@ use std::cmp::Ordering;
 use api::Value;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{TemplateError, format_verbs::format_text, value_text::print_inner};
+use super::{
+    TemplateError,
+    format_verbs::{format_text, type_name},
+    value_text::print_inner,
+};
 
 const NAMES: [&str; 21] = [
     "and",
@@ -93,13 +97,15 @@ pub fn call(name: &str, arguments: &[Option<Value>]) -> Result<Option<Value>, Te
             if rest.is_empty() {
                 return fault("missing argument for comparison");
             }
-            let mut equal = false;
             for other in rest {
-                equal |= compare(first, other.as_ref())? == Some(Ordering::Equal);
+                if equals(first, other.as_ref())? {
+                    return Ok(Some(true.into()));
+                }
             }
-            Ok(Some(equal.into()))
+            Ok(Some(false.into()))
         }
-        "ne" | "lt" | "le" | "gt" | "ge" => {
+        "ne" => Ok(Some((!equals(first, rest.first().and_then(Option::as_ref))?).into())),
+        "lt" | "le" | "gt" | "ge" => {
             let order = compare(first, rest.first().and_then(Option::as_ref))?;
             Ok(Some(holds(name, order).into()))
         }
@@ -108,16 +114,12 @@ pub fn call(name: &str, arguments: &[Option<Value>]) -> Result<Option<Value>, Te
             Ok(Some(found.is_some_and(|value| !value.is_null()).into()))
         }
         "base64decode" => decode_base64(first),
-        _ => fault(match first {
-            None | Some(Value::Null) => "call of nil".to_owned(),
-            Some(other) => format!("non-function {} of type {}", print_inner(other), api::json::go_type(other)),
-        }),
+        _ => fault("call of nil"),
     }
 }
 
 fn holds(name: &str, order: Option<Ordering>) -> bool {
     match name {
-        "ne" => order != Some(Ordering::Equal),
         "lt" => order == Some(Ordering::Less),
         "le" => matches!(order, Some(Ordering::Less | Ordering::Equal)),
         "gt" => order == Some(Ordering::Greater),
@@ -162,12 +164,15 @@ fn length(value: Option<&Value>) -> Result<usize, TemplateError> {
         Some(Value::String(text)) => Ok(text.len()),
         Some(Value::Array(items)) => Ok(items.len()),
         Some(Value::Object(map)) => Ok(map.len()),
-        Some(other) => fault(format!("len of type {}", api::json::go_type(other))),
+        Some(other) => fault(format!("len of type {}", type_name(other))),
         None => fault("reflect: call of reflect.Value.Type on zero Value"),
     }
 }
 
 fn index(start: Option<Value>, keys: &[Option<Value>]) -> Result<Option<Value>, TemplateError> {
+    if start.as_ref().is_none_or(Value::is_null) {
+        return fault("index of untyped nil");
+    }
     let mut value = start;
     for key in keys {
         value = match (value, key) {
@@ -179,12 +184,12 @@ fn index(start: Option<Value>, keys: &[Option<Value>]) -> Result<Option<Value>, 
                 }
             }
             (Some(Value::Object(mut map)), Some(Value::String(name))) => map.remove(name),
-            (None | Some(Value::Null), _) => return fault("index of untyped nil"),
+            (None | Some(Value::Null), _) => return fault("index of nil pointer"),
             (Some(Value::Array(_)), Some(other)) => {
-                return fault(format!("cannot index slice/array with type {}", api::json::go_type(other)));
+                return fault(format!("cannot index slice/array with type {}", type_name(other)));
             }
             (Some(Value::Object(_)), Some(other)) => {
-                return fault(format!("value has type {}; should be string", api::json::go_type(other)));
+                return fault(format!("value has type {}; should be string", type_name(other)));
             }
             (Some(Value::String(text)), Some(Value::Number(number))) => {
                 let at = number.as_i64().unwrap_or(-1);
@@ -194,9 +199,9 @@ fn index(start: Option<Value>, keys: &[Option<Value>]) -> Result<Option<Value>, 
                 }
             }
             (Some(Value::String(_)), Some(other)) => {
-                return fault(format!("cannot index slice/array with type {}", api::json::go_type(other)));
+                return fault(format!("cannot index slice/array with type {}", type_name(other)));
             }
-            (Some(other), _) => return fault(format!("can't index item of type {}", api::json::go_type(&other))),
+            (Some(other), _) => return fault(format!("can't index item of type {}", type_name(&other))),
         };
     }
     Ok(value)
@@ -234,28 +239,34 @@ fn join(arguments: &[Option<Value>], always_spaced: bool) -> String {
     out
 }
 
-/// The Go type of a number.
-fn number_type(number: &serde_json::Number) -> &'static str {
-    if number.is_f64() { "float64" } else { "int" }
+/// Whether two values are equal, as `eq` sees it; values of different kinds cannot be compared.
+fn equals(left: Option<&Value>, right: Option<&Value>) -> Result<bool, TemplateError> {
+    let is_nil = |value: Option<&Value>| value.is_none_or(Value::is_null);
+    if is_nil(left) || is_nil(right) {
+        return Ok(is_nil(left) && is_nil(right));
+    }
+    match (left, right) {
+        (Some(value @ (Value::Object(_) | Value::Array(_))), Some(Value::Object(_) | Value::Array(_))) => {
+            fault(format!("non-comparable type {}: {}", print_inner(value), type_name(value)))
+        }
+        (Some(Value::Bool(left)), Some(Value::Bool(right))) => Ok(left == right),
+        _ => Ok(compare(left, right)? == Some(Ordering::Equal)),
+    }
 }
 
+/// The order of two numbers or texts; other values have none.
 fn compare(left: Option<&Value>, right: Option<&Value>) -> Result<Option<Ordering>, TemplateError> {
-    let (Some(left), Some(right)) = (left, right) else {
-        return Ok((left.is_none() && right.is_none()).then_some(Ordering::Equal));
-    };
+    let (Some(left), Some(right)) = (left, right) else { return fault("invalid type for comparison") };
+    let is_basic = |value: &Value| matches!(value, Value::String(_) | Value::Bool(_) | Value::Number(_));
     match (left, right) {
         (Value::String(left), Value::String(right)) => Ok(Some(left.cmp(right))),
-        (Value::Bool(left), Value::Bool(right)) => Ok(Some(left.cmp(right))),
-        (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
-            fault(format!("incompatible types for comparison: {} and {}", number_type(one), number_type(other)))
+        (Value::Number(one), Value::Number(other)) if one.is_f64() == other.is_f64() => {
+            Ok(one.as_f64().partial_cmp(&other.as_f64()))
         }
-        (Value::Number(left), Value::Number(right)) => Ok(left.as_f64().partial_cmp(&right.as_f64())),
-        (Value::Null, Value::Null) => Ok(Some(Ordering::Equal)),
-        (Value::Null, _) | (_, Value::Null) => Ok(None),
-        _ => {
-            let (left, right) = (api::json::go_type(left), api::json::go_type(right));
-            fault(format!("incompatible types for comparison: {left} and {right}"))
+        (left, right) if type_name(left) != type_name(right) && (is_basic(left) || is_basic(right)) => {
+            fault(format!("incompatible types for comparison: {} and {}", type_name(left), type_name(right)))
         }
+        _ => fault("invalid type for comparison"),
     }
 }
 

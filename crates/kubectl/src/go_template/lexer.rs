@@ -31,6 +31,32 @@ pub enum TemplateToken {
     Space,
 }
 
+/// A token as errors name it: keywords in angle brackets, everything else quoted and cut.
+pub fn describe_token(token: Option<&TemplateToken>) -> String {
+    const KEYWORDS: [&str; 11] =
+        ["block", "break", "continue", "define", "else", "end", "if", "range", "nil", "template", "with"];
+    let text = match token {
+        None => return "EOF".to_owned(),
+        Some(TemplateToken::Word(word)) if KEYWORDS.contains(&word.as_str()) => return format!("<{word}>"),
+        Some(TemplateToken::Dot) => return "<.>".to_owned(),
+        Some(TemplateToken::Word(text) | TemplateToken::Variable(text) | TemplateToken::Number(text)) => text.clone(),
+        Some(TemplateToken::Text(text)) => text.clone(),
+        Some(TemplateToken::Text2(text)) => api::json::go_quote(text),
+        Some(TemplateToken::Field(name)) => format!(".{name}"),
+        Some(TemplateToken::Char(code)) => {
+            format!("'{}'", u32::try_from(*code).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER))
+        }
+        Some(TemplateToken::Sign(sign)) => (*sign).to_owned(),
+        Some(TemplateToken::Left) => "{{".to_owned(),
+        Some(TemplateToken::Right) => "}}".to_owned(),
+        Some(TemplateToken::Space) => " ".to_owned(),
+    };
+    if text.chars().count() > 10 {
+        return format!("{}...", api::json::go_quote(&text.chars().take(10).collect::<String>()));
+    }
+    api::json::go_quote(&text)
+}
+
 /// A place in a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TemplatePosition {

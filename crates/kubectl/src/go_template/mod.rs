@@ -84,6 +84,16 @@ mod tests {
         check("{{define \"t\"}}<{{.}}>{{end}}{{template \"t\" .a.b}}", "<x>");
         check("{{range .items}}{{if eq .name \"q\"}}{{break}}{{end}}{{.name}}{{end}}", "p");
         check("{{.a.b | len | printf \"%03d\"}}", "001");
+        check("{{printf \"%*d|%[2]d %[1]d\" 3 7}}", "  7|7 3");
+        check("{{eq .a.b \"y\" \"x\"}}", "true");
+        let failed = "template: output:1:2: executing \"output\" at ";
+        check("{{lt .a .a}}", &format!("{failed}<lt .a .a>: error calling lt: invalid type for comparison"));
+        check(
+            "{{.a.b 1}}",
+            "template: output:1:4: executing \"output\" at <.a.b>: b is not a method but has arguments",
+        );
+        check("{{len 3}}", &format!("{failed}<len 3>: error calling len: len of type int"));
+        check("{{define x}}{{end}}", "template: output:1: unexpected \"x\" in define clause");
         check("{{.bad", "template: output:1: unclosed action");
         check("{{nofunc 1}}", "template: output:1: function \"nofunc\" not defined");
         check("{{if .a}}x", "template: output:1: unexpected EOF");

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use super::{
     TemplateError, functions,
-    lexer::{PlacedToken, TemplatePosition, TemplateToken, error_at},
+    lexer::{PlacedToken, TemplatePosition, TemplateToken, describe_token, error_at},
 };
 
 /// A node of a template.
@@ -85,6 +85,18 @@ impl Pipeline {
         match &operand.kind {
             OperandKind::Nested(inner, fields) if fields.is_empty() => inner.last_operand().or(Some(operand)),
             _ => Some(operand),
+        }
+    }
+}
+
+impl OperandKind {
+    /// The name of the field that the operand ends with.
+    pub fn last_field(&self) -> Option<&str> {
+        match self {
+            OperandKind::Fields(fields) | OperandKind::Variable(_, fields) | OperandKind::Nested(_, fields) => {
+                fields.last().map(String::as_str)
+            }
+            _ => None,
         }
     }
 }
@@ -277,14 +289,14 @@ impl TemplateParser {
     fn expect_right(&mut self, context: &str) -> Result<(), TemplateError> {
         match self.next_solid() {
             Some(TemplateToken::Right) => Ok(()),
-            _ => error_at(self.line, format!("unexpected token in {context}")),
+            token => error_at(self.line, format!("unexpected {} in {context}", describe_token(token.as_ref()))),
         }
     }
 
     fn parse_name(&mut self, context: &str) -> Result<String, TemplateError> {
         match self.next_solid() {
             Some(TemplateToken::Text2(name)) => Ok(name),
-            _ => error_at(self.line, format!("unexpected token in {context}")),
+            token => error_at(self.line, format!("unexpected {} in {context}", describe_token(token.as_ref()))),
         }
     }
 
@@ -364,7 +376,9 @@ impl TemplateParser {
             match self.next_solid() {
                 Some(TemplateToken::Sign("|")) => {}
                 Some(token) if token == *close => break,
-                Some(_) => return error_at(self.line, format!("unexpected token in {context}")),
+                Some(token) => {
+                    return error_at(self.line, format!("unexpected {} in {context}", describe_token(Some(&token))));
+                }
                 None => return error_at(self.line, "unclosed action"),
             }
         }
@@ -386,6 +400,14 @@ impl TemplateParser {
             TemplateToken::Variable(name) => name.clone(),
             _ => String::new(),
         };
+        if context == "range"
+            && matches!(
+                ahead.as_slice(),
+                [_, TemplateToken::Sign(","), TemplateToken::Variable(_), TemplateToken::Sign(",")]
+            )
+        {
+            return error_at(self.line, format!("too many declarations in {context}"));
+        }
         let (count, sign) = match ahead.as_slice() {
             [_, TemplateToken::Sign(sign @ (":=" | "=")), ..] => (1, *sign),
             [_, TemplateToken::Sign(","), TemplateToken::Variable(_), TemplateToken::Sign(sign @ (":=" | "="))]
@@ -459,7 +481,7 @@ impl TemplateParser {
             TemplateToken::Sign(sign) => {
                 return error_at(self.line, format!("unexpected \"{sign}\" in operand"));
             }
-            _ => return error_at(self.line, "unexpected token in operand"),
+            token => return error_at(self.line, format!("unexpected {} in operand", describe_token(Some(&token)))),
         };
         Ok(Operand { place, kind })
     }

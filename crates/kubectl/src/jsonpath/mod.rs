@@ -29,6 +29,16 @@ impl JsonPath {
         Ok(JsonPath { nodes: parser::parse_template(text)?, allow_missing_keys: true })
     }
 
+    /// The names of the fields of a template that is one path of fields; `None` for others.
+    pub fn field_names(&self) -> Option<Vec<String>> {
+        let [PathNode::List(nodes)] = self.nodes.as_slice() else { return None };
+        let name = |node: &PathNode| match node {
+            PathNode::Field(name) => Some(name.clone()),
+            _ => None,
+        };
+        nodes.iter().map(name).collect()
+    }
+
     /// Evaluates the template; a list of results per action.
     pub fn find_results(&self, value: &Value) -> Result<Vec<Vec<Value>>, JsonPathError> {
         evaluate::find_results(&self.nodes, value, self.allow_missing_keys)

@@ -128,17 +128,18 @@ fn parse_config(bytes: &[u8]) -> CommandResult<Kubeconfig> {
     if value.is_object() {
         check_types(&value)?;
     }
+    let text = |field: &str, default: &str| match value.get(field).and_then(Value::as_str) {
+        None | Some("") => default.to_owned(),
+        Some(text) => text.to_owned(),
+    };
+    let (version, kind) = (text("apiVersion", "v1"), text("kind", "Config"));
+    if value.is_object() && (version != "v1" || kind != "Config") {
+        return Err(crate::manifest::unregistered_kind(&kind, &version));
+    }
     let root = match value {
         Value::Object(root) => root,
         Value::Null => return Ok(Kubeconfig::default()),
-        other => {
-            let found = api::json::value_type_name(&other);
-            return Err(CommandError::new(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type \
-                 struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                 \"json:\\\"kind,omitempty\\\"\" }}"
-            )));
-        }
+        other => return Err(crate::manifest::type_meta_error(&other)),
     };
     let mut config = Kubeconfig { current_context: text_of(&root, "current-context").to_owned(), ..Default::default() };
     for (section, field) in SECTIONS {

@@ -8,21 +8,51 @@ use super::{
     field_specs::FieldSpecTables,
     generators,
     kustomization::Kustomization,
-    name_references, patches, replacements,
-    resources::{BuildResource, append_resource, parse_resources},
+    name_references, patches, plugins, replacements,
+    resources::{BuildResource, ResourceFileError, append_resource, parse_resources},
     sort_order, transformers,
 };
 use crate::{
     errors::{CommandError, CommandResult},
     files::{clean_path, os_error},
+    flag_set::FlagSet,
 };
 
+/// What the flags of `kubectl kustomize` change in a build.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BuildOptions {
+    /// Whether files outside of the directory may be read.
+    pub allows_outside_files: bool,
+    /// Whether resources get the label of the program that manages them.
+    pub adds_managed_by: bool,
+}
+
+impl BuildOptions {
+    /// Reads the flags.
+    pub fn from_flags(flags: &FlagSet) -> CommandResult<Self> {
+        let allows_outside_files = match flags.string("load-restrictor").as_str() {
+            "" | "LoadRestrictionsRootOnly" => false,
+            "LoadRestrictionsNone" => true,
+            other => crate::bail!(
+                "illegal flag value --load-restrictor {other}; legal values: [LoadRestrictionsRootOnly LoadRestrictionsNone]"
+            ),
+        };
+        Ok(BuildOptions { allows_outside_files, adds_managed_by: flags.bool("enable-managedby-label") })
+    }
+}
+
 /// Builds a directory.
-pub fn build_directory(directory: &str) -> CommandResult<Vec<Value>> {
+pub fn build_directory(directory: &str, options: &BuildOptions) -> CommandResult<Vec<Value>> {
     let root = real_directory(directory, Path::new(directory))
         .map_err(|error| CommandError::new(format!("must build at directory: {error}")))?;
-    let kustomization = Kustomization::load(&root)?;
-    let mut build = KustomizeBuild { visiting: vec![root.clone()], specs: FieldSpecTables::default(), top: root };
+    let mut kustomization = Kustomization::load(&root)?;
+    kustomization.restricted = !options.allows_outside_files;
+    let mut build = KustomizeBuild {
+        options: *options,
+        visiting: vec![root.clone()],
+        specs: FieldSpecTables::default(),
+        top: root,
+    };
     let mut resources = build.accumulate(&kustomization, Vec::new())?;
     for resource in resources.iter_mut().filter(|resource| resource.needs_hash) {
         resource.remember();
@@ -38,19 +68,25 @@ pub fn build_directory(directory: &str) -> CommandResult<Vec<Value>> {
         let annotations = &resource.object["metadata"]["annotations"];
         annotations["config.kubernetes.io/local-config"].as_str().is_none_or(|value| value == "false")
     });
+    if options.adds_managed_by && !kustomization.texts("buildMetadata").iter().any(|option| option == "managedByLabel")
+    {
+        add_managed_by(&mut resources);
+    }
     add_build_metadata(&kustomization, &mut resources)?;
     sort_order::sort_resources(&kustomization, &mut resources)?;
     Ok(resources.into_iter().map(|resource| resource.object).collect())
 }
 
+fn add_managed_by(resources: &mut [BuildResource]) {
+    for resource in resources {
+        resource.object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kustomize-v5.8.1".into();
+    }
+}
+
 fn add_build_metadata(kustomization: &Kustomization, resources: &mut [BuildResource]) -> CommandResult {
     for option in kustomization.texts("buildMetadata") {
         match option.as_str() {
-            "managedByLabel" => {
-                for resource in resources.iter_mut() {
-                    resource.object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kustomize-v5.8.0".into();
-                }
-            }
+            "managedByLabel" => add_managed_by(resources),
             "originAnnotations" => {
                 for resource in resources.iter_mut().filter(|resource| !resource.origin.is_empty()) {
                     let origin = format!("path: {}\n", resource.origin);
@@ -68,14 +104,16 @@ fn real_directory(shown: &str, path: &Path) -> CommandResult<PathBuf> {
     let full = std::path::absolute(path).map_err(|error| CommandError::new(error.to_string()))?;
     let full = clean_path(&full);
     let real = std::fs::canonicalize(&full).map_err(|error| {
+        // The path up to the first part that is missing.
+        let missing = full.ancestors().filter(|part| !part.exists()).last().unwrap_or(&full);
         CommandError::new(format!(
             "not a valid directory: evalsymlink failure on '{shown}' : lstat {}: {}",
-            full.display(),
+            missing.display(),
             os_error(&error)
         ))
     })?;
     if !real.is_dir() {
-        crate::bail!("not a valid directory: file is not directory: '{shown}'");
+        crate::bail!("'{shown}': file is not directory");
     }
     Ok(real)
 }
@@ -85,6 +123,7 @@ fn is_remote(path: &str) -> bool {
 }
 
 struct KustomizeBuild {
+    options: BuildOptions,
     visiting: Vec<PathBuf>,
     specs: FieldSpecTables,
     top: PathBuf,
@@ -104,13 +143,31 @@ impl KustomizeBuild {
             self.specs.merge(&kustomization.read(&path)?, &path)?;
         }
         generators::run_generators(kustomization, &mut resources)?;
+        for config in self.plugin_configs(kustomization, "generators")? {
+            plugins::run_generator(kustomization, &config, &mut resources)?;
+        }
         for path in kustomization.texts("components") {
             resources = self
                 .add_component(kustomization, &path, resources)
                 .map_err(|error| CommandError::new(format!("accumulating components: {error}")))?;
         }
         self.transform(kustomization, &mut resources)?;
+        for config in self.plugin_configs(kustomization, "transformers")? {
+            plugins::run_transformer(kustomization, &self.specs, &config, &mut resources)?;
+        }
         Ok(resources)
+    }
+
+    /// The configurations of plug-ins that a field has inline or names as resources are named.
+    fn plugin_configs(&mut self, kustomization: &Kustomization, field: &str) -> CommandResult<Vec<BuildResource>> {
+        let mut configs = Vec::new();
+        for entry in kustomization.texts(field) {
+            match parse_resources(entry.as_bytes(), &entry) {
+                Ok(inline) if !inline.is_empty() => configs.extend(inline),
+                _ => self.add_path(kustomization, &entry, &mut configs)?,
+            }
+        }
+        Ok(configs)
     }
 
     /// Adds a file, or a directory if it is none.
@@ -135,21 +192,57 @@ impl KustomizeBuild {
             );
         }
         if !full.is_dir() {
-            let bytes = parent
-                .read(path)
-                .map_err(|error| CommandError::new(format!("accumulating resources from '{path}': {error}")))?;
-            for mut resource in parse_resources(&bytes, path)? {
-                resource.origin = relative_to(&self.top, &full);
-                append_resource(resources, resource)
-                    .map_err(|error| CommandError::new(format!("merging resources from '{path}': {error}")))?;
-            }
-            return Ok(());
+            return self.add_file(parent, path, &full, resources);
         }
-        let real = real_directory(&full.to_string_lossy(), &full)?;
+        self.add_directory(parent, &full, resources).map_err(|error| {
+            CommandError::new(format!(
+                "accumulation err='accumulating resources from '{path}': '{}' must resolve to a file': {error}",
+                full.display()
+            ))
+        })
+    }
+
+    /// Adds the resources of a file. Where they do not fit, upstream tries the path as a directory too, and reports both.
+    fn add_file(
+        &mut self,
+        parent: &Kustomization,
+        path: &str,
+        full: &Path,
+        resources: &mut Vec<BuildResource>,
+    ) -> CommandResult {
+        let no_directory = |error: String| {
+            let full = full.display();
+            CommandError::new(format!(
+                "accumulation err='{error}': must build at directory: '{full}': file is not directory"
+            ))
+        };
+        let from = |error: &dyn std::fmt::Display| format!("accumulating resources from '{path}': {error}");
+        let bytes = parent.read(path).map_err(|error| no_directory(from(&error)))?;
+        let parsed = parse_resources(&bytes, path).map_err(|error| match error {
+            ResourceFileError::Malformed(..) => CommandError::new(from(&error)),
+            ResourceFileError::Unfit(_) => no_directory(from(&error)),
+        })?;
+        for mut resource in parsed {
+            resource.origin = relative_to(&self.top, full);
+            append_resource(resources, resource)
+                .map_err(|error| no_directory(format!("merging resources from '{path}': {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Adds what another kustomization builds.
+    fn add_directory(
+        &mut self,
+        parent: &Kustomization,
+        full: &Path,
+        resources: &mut Vec<BuildResource>,
+    ) -> CommandResult {
+        let real = real_directory(&full.to_string_lossy(), full)?;
         self.enter(parent, &real)?;
-        let base = Kustomization::load(&real).map_err(|error| {
+        let mut base = Kustomization::load(&real).map_err(|error| {
             CommandError::new(format!("couldn't make target for path '{}': {error}", real.display()))
         })?;
+        base.restricted = !self.options.allows_outside_files;
         if base.is_component() {
             crate::bail!("expected kind != 'Component' for path '{}'", real.display());
         }
@@ -190,7 +283,8 @@ impl KustomizeBuild {
         let full = clean_path(&parent.root.join(path));
         let real = real_directory(&full.to_string_lossy(), &full)?;
         self.enter(parent, &real)?;
-        let component = Kustomization::load(&real)?;
+        let mut component = Kustomization::load(&real)?;
+        component.restricted = !self.options.allows_outside_files;
         if !component.is_component() {
             crate::bail!(
                 "accumulateDirectory: \"expected kind 'Component' for path '{}' but got '{}'\"",

@@ -82,9 +82,12 @@ fn encode_lines(bytes: &[u8]) -> String {
 /// Keys and contents, in the order of files for variables, literals and files.
 fn load_pairs(kustomization: &Kustomization, arguments: &Value) -> CommandResult<Vec<(String, Vec<u8>)>> {
     let texts = |field: &str| arguments.list(field).iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    let wrong = |what: &str, field: &str, error: CommandError| {
+        CommandError::new(format!("{what} [{}]: {error}", texts(field).join(" ")))
+    };
     let mut pairs = Vec::new();
     for file in texts("envs") {
-        let content = kustomization.read(file)?;
+        let content = kustomization.read(file).map_err(|error| wrong("env source files:", "envs", error))?;
         for line in String::from_utf8_lossy(&content).trim_start_matches('\u{feff}').lines() {
             let line = line.trim_start();
             if line.is_empty() || line.starts_with('#') {
@@ -92,13 +95,15 @@ fn load_pairs(kustomization: &Kustomization, arguments: &Value) -> CommandResult
             }
             match line.split_once('=') {
                 Some((key, value)) => pairs.push((key.to_owned(), value.as_bytes().to_vec())),
-                None => pairs.push((line.to_owned(), std::env::var(line).unwrap_or_default().into_bytes())),
+                // The environment of the command is not part of the build.
+                None => pairs.push((line.to_owned(), Vec::new())),
             }
         }
     }
     for literal in texts("literals") {
         let Some((key, value)) = literal.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            crate::bail!("literal source {literal}, expected key=value");
+            let error = CommandError::new(format!("invalid literal source {literal}, expected key=value"));
+            return Err(wrong("literal sources", "literals", error));
         };
         let quoted = ['"', '\'']
             .iter()
@@ -111,7 +116,8 @@ fn load_pairs(kustomization: &Kustomization, arguments: &Value) -> CommandResult
             Some(_) => crate::bail!("invalid file source {source}, expected key=path"),
             None => (source.rsplit('/').next().unwrap_or(source), source),
         };
-        pairs.push((key.to_owned(), kustomization.read(path)?));
+        let content = kustomization.read(path).map_err(|error| wrong("file sources:", "files", error))?;
+        pairs.push((key.to_owned(), content));
     }
     Ok(pairs)
 }

@@ -57,16 +57,9 @@ const DEPRECATED: [(&str, &str); 5] = [
     ("patchesStrategicMerge", "patches"),
 ];
 
-const REFUSED: [&str; 8] = [
-    "vars",
-    "crds",
-    "helmCharts",
-    "helmChartInflationGenerator",
-    "helmGlobals",
-    "generators",
-    "transformers",
-    "validators",
-];
+const REFUSED: [&str; 6] = ["vars", "crds", "helmCharts", "helmChartInflationGenerator", "helmGlobals", "validators"];
+
+const IMAGE_FIELDS: [&str; 5] = ["name", "newName", "tagSuffix", "newTag", "digest"];
 
 /// A kustomization and its directory.
 #[derive(Clone, Debug)]
@@ -75,6 +68,8 @@ pub struct Kustomization {
     pub root: PathBuf,
     /// The fields.
     pub fields: Value,
+    /// Whether only files of the directory may be read.
+    pub restricted: bool,
 }
 
 impl Kustomization {
@@ -98,7 +93,12 @@ impl Kustomization {
         };
         check_fields(&fields, root)?;
         move_deprecated(&mut fields);
-        Ok(Kustomization { root: root.to_owned(), fields })
+        Ok(Kustomization { root: root.to_owned(), fields, restricted: true })
+    }
+
+    /// A kustomization of the same directory with other fields.
+    pub fn with_fields(&self, fields: Value) -> Self {
+        Kustomization { root: self.root.clone(), fields, restricted: self.restricted }
     }
 
     /// The text of a field.
@@ -129,10 +129,12 @@ impl Kustomization {
     /// Reads a file of the directory.
     pub fn read(&self, path: &str) -> CommandResult<Vec<u8>> {
         let full = self.root.join(path);
-        let inside = std::fs::canonicalize(&full);
-        if let Ok(inside) = &inside
-            && !inside.starts_with(&self.root)
-        {
+        let shown = full.display();
+        let inside = std::fs::canonicalize(&full).map_err(|error| {
+            let cause = crate::files::os_error(&error);
+            CommandError::new(format!("evalsymlink failure on '{shown}' : lstat {shown}: {cause}"))
+        })?;
+        if self.restricted && !inside.starts_with(&self.root) {
             crate::bail!("security; file '{}' is not in or below '{}'", inside.display(), self.root.display());
         }
         std::fs::read(&full)
@@ -152,6 +154,7 @@ fn check_fields(fields: &Value, root: &Path) -> CommandResult {
             crate::bail!("invalid Kustomization: json: unknown field {}", api::json::go_quote(name));
         }
     }
+    check_types(fields)?;
     for (name, newer) in DEPRECATED {
         if map.contains_key(name) {
             errln!(
@@ -183,6 +186,40 @@ fn check_fields(fields: &Value, root: &Path) -> CommandResult {
     }
     if !faults.is_empty() {
         crate::bail!("Failed to read kustomization file under {}:\n{}", root.display(), faults.join("\n"));
+    }
+    Ok(())
+}
+
+/// Checks the fields whose values are easily no strings, such as `y` and versions.
+fn check_types(fields: &Value) -> CommandResult {
+    let check = |value: &Value, place: &str| match value {
+        Value::String(_) | Value::Null => Ok(()),
+        other => {
+            let found = api::json::value_type_name(other);
+            crate::bail!(
+                "invalid Kustomization: json: cannot unmarshal {found} into Go struct field {place} of type string"
+            )
+        }
+    };
+    for field in ["namespace", "namePrefix", "nameSuffix"] {
+        check(&fields[field], &format!("Kustomization.{field}"))?;
+    }
+    for field in ["commonLabels", "commonAnnotations"] {
+        let values = fields[field].as_object().into_iter().flat_map(Map::values);
+        values.into_iter().try_for_each(|value| check(value, &format!("Kustomization.{field}")))?;
+    }
+    let entries = |field: &str| fields[field].as_array().cloned().unwrap_or_default();
+    for field in ["resources", "components", "bases"] {
+        entries(field).iter().try_for_each(|value| check(value, &format!("Kustomization.{field}")))?;
+    }
+    for field in ["images", "imageTags"] {
+        for (entry, name) in entries(field).iter().flat_map(|entry| IMAGE_FIELDS.map(|name| (entry.clone(), name))) {
+            check(&entry[name], &format!("Image.{field}.{name}"))?;
+        }
+    }
+    for entry in entries("labels") {
+        let pairs = entry["pairs"].as_object().into_iter().flat_map(Map::values);
+        pairs.into_iter().try_for_each(|value| check(value, "Label.labels.pairs"))?;
     }
     Ok(())
 }

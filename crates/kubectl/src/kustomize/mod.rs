@@ -2,7 +2,7 @@
 //!
 //! A directory's resources are read, generated and then transformed in the order of upstream's transformers; a base is
 //! built first and becomes resources of its overlay. Hashes and references to names come last, over everything. Remote
-//! bases, plug-ins, Helm charts, `vars`, `crds` and schemas of one's own are refused by name.
+//! bases, programs as plug-ins, validators, Helm charts, `vars`, `crds` and schemas of one's own are refused by name.
 
 mod accumulate;
 mod field_specs;
@@ -10,6 +10,7 @@ mod generators;
 mod kustomization;
 mod name_references;
 mod patches;
+mod plugins;
 mod replacements;
 mod resources;
 mod sort_order;
@@ -18,7 +19,7 @@ mod transformers;
 
 use api::Value;
 
-pub use accumulate::build_directory;
+pub use accumulate::{BuildOptions, build_directory};
 
 /// The documents as a YAML stream.
 pub fn render_documents(documents: &[Value]) -> String {

@@ -6,7 +6,7 @@ use regex_lite::Regex;
 use super::{kustomization::Kustomization, resources::BuildResource, strategic_merge::merge_patch};
 use crate::{
     errors::{CommandError, CommandResult},
-    manifest::decode_documents,
+    manifest::decode_yaml12_documents,
     merge_patch::type_of_object,
     object::{ObjectFields, group_version_kind, name_of, namespace_of},
 };
@@ -15,7 +15,7 @@ use crate::{
 pub fn apply_strategic_files(kustomization: &Kustomization, resources: &mut Vec<BuildResource>) -> CommandResult {
     for entry in kustomization.texts("patchesStrategicMerge") {
         let bytes = if entry.contains('\n') { entry.clone().into_bytes() } else { kustomization.read(&entry)? };
-        for patch in decode_documents(&bytes, &entry)? {
+        for patch in decode_yaml12_documents(&bytes, &entry)? {
             apply_by_identity(resources, &patch)?;
         }
     }
@@ -26,19 +26,28 @@ pub fn apply_strategic_files(kustomization: &Kustomization, resources: &mut Vec<
 pub fn apply_patches(kustomization: &Kustomization, field: &str, resources: &mut Vec<BuildResource>) -> CommandResult {
     for entry in kustomization.list(field) {
         let (inline, path) = (entry.text("patch").trim(), entry.text("path"));
+        let config = api::yaml::write_document(entry);
+        let trouble = |error: String| {
+            CommandError::new(format!(
+                "trouble configuring builtin PatchTransformer with config: `\n{config}`: {error}"
+            ))
+        };
         let (bytes, source) = match (inline, path) {
-            ("", "") => crate::bail!("must specify one of patch and path in\n{}", api::yaml::write_document(entry)),
+            ("", "") => return Err(trouble(format!("must specify one of patch and path in\n{config}"))),
             (_, "") => (inline.as_bytes().to_vec(), format!("[patch: {}]", go_quote(inline))),
             ("", path) => {
-                let bytes = kustomization.read(path).map_err(|error| {
-                    CommandError::new(format!("failed to get the patch file from path({path}): {error}"))
-                })?;
+                let bytes = kustomization
+                    .read(path)
+                    .map_err(|error| trouble(format!("failed to get the patch file from path({path}): {error}")))?;
                 (bytes, format!("[path: {}]", go_quote(path)))
             }
-            _ => crate::bail!("patch and path can't be set at the same time\n{}", api::yaml::write_document(entry)),
+            _ => return Err(trouble(format!("patch and path can't be set at the same time\n{config}"))),
         };
-        let unreadable = |_| CommandError::new(format!("unable to parse SM or JSON patch from {source}"));
-        let documents = decode_documents(&bytes, &source).map_err(unreadable)?;
+        let unreadable = || trouble(format!("unable to parse SM or JSON patch from {source}"));
+        let documents = decode_yaml12_documents(&bytes, &source).map_err(|_| unreadable())?;
+        if documents.iter().any(|document| !document.is_object() && !document.is_array()) {
+            return Err(unreadable());
+        }
         let target = entry.get("target").filter(|target| target.is_object());
         match (documents.as_slice(), target) {
             ([Value::Array(_)], None) => crate::bail!("must specify a target for JSON patch {source}"),

@@ -5,8 +5,8 @@ use api::{Map, Value, json::go_quote};
 use super::{kustomization::Kustomization, patches::is_selected, resources::BuildResource};
 use crate::{
     errors::{CommandError, CommandResult},
+    manifest::decode_yaml12_documents,
     object::{ObjectFields, group_version_kind},
-    resource::decode_documents,
 };
 
 /// Applies the replacements of a kustomization: inline, or lists of them in files.
@@ -15,7 +15,7 @@ pub fn apply_replacements(kustomization: &Kustomization, resources: &mut [BuildR
         match entry.text("path") {
             "" => apply(entry, resources)?,
             path => {
-                for document in decode_documents(&kustomization.read(path)?, path)? {
+                for document in decode_yaml12_documents(&kustomization.read(path)?, path)? {
                     match &document {
                         Value::Array(entries) => entries.iter().try_for_each(|entry| apply(entry, resources))?,
                         entry => apply(entry, resources)?,
@@ -182,6 +182,11 @@ fn changed_field(field: &Value, value: &Value, options: &Value) -> CommandResult
     }
     Ok(match (field, scalar_text(&value)) {
         (Value::String(_), Some(text)) => text.into(),
+        // A field that was made for the value has no type yet.
+        (Value::Null, Some(text)) => match api::yaml::parse_yaml12(text.as_bytes()) {
+            Ok(document) if document.value.is_number() || document.value.is_boolean() => document.value,
+            _ => text.into(),
+        },
         (Value::Number(_) | Value::Bool(_), Some(text)) => serde_json::from_str(&text).unwrap_or_else(|_| text.into()),
         _ => value,
     })

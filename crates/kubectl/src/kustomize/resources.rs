@@ -3,7 +3,8 @@
 use api::Value;
 
 use crate::{
-    errors::{CommandError, CommandResult},
+    errors::CommandResult,
+    manifest::decode_yaml12_documents,
     object::{ObjectFields, group_version_kind, name_of, namespace_of},
 };
 
@@ -68,12 +69,21 @@ impl BuildResource {
     }
 }
 
+/// Why a file has no resources.
+#[derive(Debug, thiserror::Error)]
+pub enum ResourceFileError {
+    /// It is no YAML.
+    #[error("MalformedYAMLError: {0} in File: {1}")]
+    Malformed(String, String),
+    /// What it has is no resource, or is there already.
+    #[error("{0}")]
+    Unfit(String),
+}
+
 /// Reads the objects of a YAML stream; lists become their items.
-pub fn parse_resources(bytes: &[u8], path: &str) -> CommandResult<Vec<BuildResource>> {
-    let malformed = |error: &str| {
-        CommandError::new(format!("accumulating resources from '{path}': MalformedYAMLError: {error} in File: {path}"))
-    };
-    let documents = crate::resource::decode_documents(bytes, path).map_err(|error| malformed(&error.to_string()))?;
+pub fn parse_resources(bytes: &[u8], path: &str) -> Result<Vec<BuildResource>, ResourceFileError> {
+    let malformed = |error: &str| ResourceFileError::Malformed(error.to_owned(), path.to_owned());
+    let documents = decode_yaml12_documents(bytes, path).map_err(|error| malformed(&error.to_string()))?;
     let mut resources = Vec::new();
     for document in documents {
         if !document.is_object() {
@@ -85,15 +95,32 @@ pub fn parse_resources(bytes: &[u8], path: &str) -> CommandResult<Vec<BuildResou
         };
         for object in objects {
             if object.text("kind").is_empty() {
-                crate::bail!("accumulating resources from '{path}': missing Resource metadata: kind");
+                return Err(ResourceFileError::Unfit("missing Resource metadata: kind".to_owned()));
             }
             if name_of(&object).is_empty() {
-                crate::bail!("accumulating resources from '{path}': missing metadata.name in object {object}");
+                return Err(ResourceFileError::Unfit(format!(
+                    "missing metadata.name in object {}",
+                    metadata_text(&object)
+                )));
             }
             resources.push(BuildResource::new(object));
         }
     }
     Ok(resources)
+}
+
+/// Type and metadata of an object as Go prints the struct of them.
+fn metadata_text(object: &Value) -> String {
+    let map = |path: &str| api::json::go_value(object.at(path).unwrap_or(&Value::Object(api::Map::new())));
+    format!(
+        "{{{{{} {}}} {{{{{} {}}} {} {}}}}}",
+        object.text("apiVersion"),
+        object.text("kind"),
+        name_of(object),
+        namespace_of(object),
+        map("metadata.labels"),
+        map("metadata.annotations")
+    )
 }
 
 /// Adds a resource unless one with its identity is there.

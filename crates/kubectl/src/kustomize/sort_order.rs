@@ -32,6 +32,11 @@ const FIRST: [&str; 22] = [
 ];
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
+/// The place of a kind in the order of upstream: those that others need first, then by name.
+pub fn kind_rank(kind: &str) -> (usize, &str) {
+    (FIRST.iter().position(|known| *known == kind).unwrap_or(FIRST.len()), kind)
+}
+
 /// Sorts the resources as `sortOptions` say.
 pub fn sort_resources(kustomization: &Kustomization, resources: &mut [BuildResource]) -> CommandResult {
     let options = &kustomization.fields["sortOptions"];

@@ -6,6 +6,7 @@ use super::{
     field_specs::{FieldSpec, FieldSpecTables, parse_specs},
     kustomization::Kustomization,
     resources::BuildResource,
+    sort_order,
 };
 use crate::{
     errors::CommandResult,
@@ -118,8 +119,9 @@ pub fn set_replicas(
             }
         }
         if !found {
-            let kinds: Vec<String> =
-                specs.replicas.iter().map(|spec| format!("{}.[noVer].[noGrp]", spec.kind)).collect();
+            let mut kinds: Vec<&str> = specs.replicas.iter().map(|spec| spec.kind.as_str()).collect();
+            kinds.sort_by_key(|kind| sort_order::kind_rank(kind));
+            let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind}.[noVer].[noGrp]")).collect();
             crate::bail!(
                 "resource with name {name} does not match a config with the following GVK [{}]",
                 kinds.join(" ")

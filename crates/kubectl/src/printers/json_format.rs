@@ -3,7 +3,7 @@
 use api::{
     Value,
     json::escape_html,
-    schema::{FieldType, TypeId, schema},
+    schema::{FieldPresence, FieldType, TypeId, schema},
 };
 
 /// Formats a value with four spaces.
@@ -61,6 +61,9 @@ pub fn indent_json(compact: &str, indent: &str) -> String {
 
 /// The JSON of an object of a known type in the order of its struct; `None` for other objects.
 pub fn typed_json(object: &Value, show_managed_fields: bool) -> Option<String> {
+    if object.get("kind").and_then(Value::as_str) == Some("List") {
+        return Some(format_generic_list(object, show_managed_fields));
+    }
     api::json_encoder::declared_type(object)?;
     let mut object = typed_value(object);
     if !show_managed_fields {
@@ -70,7 +73,25 @@ pub fn typed_json(object: &Value, show_managed_fields: bool) -> Option<String> {
     Some(indent_json(&escape_html(text), "    "))
 }
 
-/// The object with the fields that Go writes even when they are zero.
+/// The JSON of a list in the order of its struct and those of its items.
+pub fn format_typed_list(list: &Value) -> String {
+    typed_json(list, false).unwrap_or_else(|| format_generic_list(list, false))
+}
+
+/// The JSON of a list of objects of any kind, which has its struct's order while its items are maps.
+fn format_generic_list(list: &Value, show_managed_fields: bool) -> String {
+    let mut list = list.clone();
+    if !show_managed_fields {
+        super::omit_managed_fields(&mut list);
+    }
+    let text = |field: &str| list.get(field).cloned().unwrap_or_default().to_string();
+    let (kind, version, metadata, items) = (text("kind"), text("apiVersion"), text("metadata"), text("items"));
+    let text = format!(r#"{{"kind":{kind},"apiVersion":{version},"metadata":{metadata},"items":{items}}}"#);
+    indent_json(&escape_html(text), "    ")
+}
+
+/// The object as Go's struct writes it: with the fields that it writes even when they are zero, without those that it leaves
+/// out then.
 pub fn typed_value(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(ty) = api::json_encoder::declared_type(&object) {
@@ -83,6 +104,9 @@ fn fill_zeros(ty: TypeId, value: &mut Value) {
     let Value::Object(map) = value else { return };
     for field in &schema().get(ty).fields {
         match map.get_mut(field.name) {
+            Some(inner) if field.presence == FieldPresence::NonZero && !field.ty.is_struct() && is_zero(inner) => {
+                map.remove(field.name);
+            }
             Some(inner) if !inner.is_null() => fill_field(&field.ty, inner),
             Some(_) => {}
             None if field.writes_zero() && !["apiVersion", "kind"].contains(&field.name) => {
@@ -92,6 +116,17 @@ fn fill_zeros(ty: TypeId, value: &mut Value) {
             }
             None => {}
         }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use api::{Value, json::go_quote};
 
 pub use custom_columns::CustomColumns;
-pub use json_format::{format_json, indent_json, typed_list, typed_value};
+pub use json_format::{format_json, format_typed_list, indent_json, typed_list, typed_value};
 pub use kyaml::format_kyaml;
 pub use sorter::sort_values;
 pub use table::{TableOptions, TablePrinter, format_labels};

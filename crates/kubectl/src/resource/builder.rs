@@ -411,8 +411,10 @@ impl ResourceBuilder {
             }
             ManifestSource::File(path) => files::read_file(path).map(|bytes| (path.clone(), bytes)),
             ManifestSource::Url(url) => crate::remote_file::download(url).map(|bytes| (url.clone(), bytes)),
-            ManifestSource::Kustomization(directory) => crate::kustomize::build_directory(directory)
-                .map(|documents| (directory.clone(), crate::kustomize::render_documents(&documents).into_bytes())),
+            ManifestSource::Kustomization(directory) => {
+                crate::kustomize::build_directory(directory, &crate::kustomize::BuildOptions::default())
+                    .map(|documents| (directory.clone(), crate::kustomize::render_documents(&documents).into_bytes()))
+            }
         };
         let (name, bytes) = match read {
             Ok(read) => read,

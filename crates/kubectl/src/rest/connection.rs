@@ -37,6 +37,8 @@ pub struct Dialer {
     port: u16,
     server_name: String,
     proxy: Option<http::Uri>,
+    /// Why the URL cannot be dialled.
+    unsupported: Option<String>,
 }
 
 /// A connection with HTTP.
@@ -103,11 +105,17 @@ impl Dialer {
         let tls = if secure { Some(TlsSettings::new(settings)?) } else { None };
         let server_name = if settings.server_name.is_empty() { host.clone() } else { settings.server_name.clone() };
         let proxy = proxy_for(settings, &host, secure);
-        Ok(Dialer { tls, host, port, server_name, proxy })
+        let scheme = uri.scheme_str().unwrap_or("http");
+        let unsupported = (!["http", "https"].contains(&scheme))
+            .then(|| format!("unsupported protocol scheme {}", api::json::go_quote(scheme)));
+        Ok(Dialer { tls, host, port, server_name, proxy, unsupported })
     }
 
     /// Connects; an upgrade wants HTTP/1.1.
     pub async fn connect(&self, http1_only: bool) -> Result<ClientConnection, DialError> {
+        if let Some(error) = &self.unsupported {
+            return Err(DialError(error.clone()));
+        }
         if let Some(error) = self.tls.as_ref().and_then(|tls| tls.key_error.clone()) {
             return Err(DialError(error));
         }

@@ -175,8 +175,9 @@ impl ApplyRun<'_> {
             [one] => self.printer.print(&one.object),
             several => {
                 let items: Vec<&Value> = several.iter().map(|info| &info.object).collect();
-                self.printer
-                    .print(&serde_json::json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+                self.printer.print_typed(
+                    &serde_json::json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}),
+                )
             }
         }
     }

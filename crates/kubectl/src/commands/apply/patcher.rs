@@ -4,9 +4,11 @@ use api::Value;
 
 use super::{ApplyRun, describe_info};
 use crate::{
+    errln,
     errors::{CommandError, CommandResult},
     last_applied::{LAST_APPLIED, set_last_applied},
-    merge_patch::{three_way_merge, three_way_strategic, type_of_object},
+    merge_conflicts::patches_conflict,
+    merge_patch::{diff_unordered, three_way_merge, three_way_strategic, type_of_object},
     object::ObjectFields,
     resource::{DryRun, PatchKind, ResourceInfo},
 };
@@ -41,12 +43,7 @@ pub fn compute_patch(current: &Value, manifest: &Value, source: PatchSource) -> 
             }
         }
     }
-    let annotation = current.map("metadata.annotations").and_then(|map| map.get(LAST_APPLIED)).and_then(Value::as_str);
-    let original: Value = match annotation {
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| CommandError::new(format!("retrieving original configuration: {error}")))?,
-        None => Value::Null,
-    };
+    let original = original_of(current)?;
     match type_of_object(manifest) {
         Some(ty) => {
             let patch = three_way_strategic(ty, &original, &modified, current);
@@ -62,6 +59,9 @@ pub fn patch_object(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -
     let mut tries = 0;
     loop {
         let computed = compute_patch(&info.object, manifest, PatchSource::Annotated)?;
+        if !run.session.flags.bool("overwrite") {
+            check_overwrites(info, manifest, &computed)?;
+        }
         if computed.patch == serde_json::json!({}) {
             return Ok(computed.patch);
         }
@@ -91,6 +91,43 @@ pub fn patch_object(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -
             }
         }
     }
+}
+
+/// Refuses a patch of fields that others have changed since the last apply, for `--overwrite=false`.
+fn check_overwrites(info: &ResourceInfo, manifest: &Value, computed: &ApplyPatch) -> CommandResult {
+    let (Some(ty), PatchKind::Strategic) = (type_of_object(manifest), computed.kind) else { return Ok(()) };
+    let current = &info.object;
+    let original = original_of(current)?;
+    let changed = diff_unordered(ty, &original, current);
+    if !patches_conflict(ty, &computed.patch, &changed) {
+        return Ok(());
+    }
+    let conflict = format!(
+        "patch:\n{}\nconflicts with changes made from original to current:\n{}\n",
+        api::yaml::write_document(&computed.patch),
+        api::yaml::write_document(&changed)
+    );
+    // The sources of a schema are tried one after the other; all know the same types.
+    for source in ["openapi v3", "openapi"] {
+        errln!("warning: error calculating patch from {source} spec: {conflict}");
+    }
+    let mut modified = manifest.clone();
+    set_last_applied(&mut modified);
+    let original = if original.is_null() { String::new() } else { original.to_string() + "\n" };
+    let error = CommandError::new(format!(
+        "creating patch with:\noriginal:\n{original}\nmodified:\n{modified}\n\ncurrent:\n{current}\n\nfor: {conflict}"
+    ));
+    let verb = format!("applying patch:\n\nto:\n{}\nfor:", describe_info(info));
+    Err(error.with_source("patching", &info.source).with_source(&verb, &info.source))
+}
+
+/// The manifest of the last apply; null without one.
+fn original_of(current: &Value) -> CommandResult<Value> {
+    let annotation = current.map("metadata.annotations").and_then(|map| map.get(LAST_APPLIED)).and_then(Value::as_str);
+    annotation.map_or(Ok(Value::Null), |text| {
+        serde_json::from_str(text)
+            .map_err(|error| CommandError::new(format!("retrieving original configuration: {error}")))
+    })
 }
 
 /// Applies a patch without the server.

@@ -76,17 +76,12 @@ pub fn parse_allowlist(session: &Session) -> CommandResult<Vec<PruneKind>> {
 /// Deletes what is not in the files any more.
 pub fn prune(run: &mut ApplyRun, kinds: Vec<PruneKind>, cascade: &str) -> CommandResult {
     let namespaced: Vec<&PruneKind> = kinds.iter().filter(|kind| kind.namespaced).collect();
-    let explicit = !run.session.flags.strings("prune-allowlist").is_empty();
+    prune_namespaces_note(run.session);
     let namespaces = run.namespaces.clone();
     for namespace in &namespaces {
         for kind in &namespaced {
             prune_kind(run, kind, namespace, cascade)?;
         }
-    }
-    // With a namespace chosen, cluster-wide objects are only pruned when they are asked for.
-    let (_, enforced) = run.session.namespace()?;
-    if enforced && !explicit {
-        return Ok(());
     }
     for kind in kinds.iter().filter(|kind| !kind.namespaced) {
         prune_kind(run, kind, "", cascade)?;

@@ -19,6 +19,7 @@ use crate::{
     output::write_out,
     session::Session,
     tab_writer::TabWriter,
+    usage::usage_error,
 };
 
 /// The configuration with paths as they are in the files; a missing `--kubeconfig` file is an empty one.
@@ -121,6 +122,9 @@ pub fn run_get_names(session: &Session, section: &str) -> CommandResult {
 /// `config delete-context`, `delete-cluster` and `delete-user`
 pub fn run_delete(session: &Session, section: &'static str, word: &str) -> CommandResult {
     let [name] = session.arguments() else {
+        if section == "users" {
+            return Err(usage_error(session, "user to delete is required"));
+        }
         write_out(&help_text(session.command, &[]));
         return Ok(());
     };

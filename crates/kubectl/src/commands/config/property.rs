@@ -26,8 +26,8 @@ const USER_FIELDS: [&str; 12] = [
     "client-key-data",
     "token",
     "tokenFile",
-    "as",
-    "as-uid",
+    "act-as",
+    "act-as-uid",
     "username",
     "password",
     "auth-provider",
@@ -45,6 +45,10 @@ struct PropertyPath {
 fn parse_path(config: &Kubeconfig, text: &str) -> CommandResult<Option<PropertyPath>> {
     if text == "current-context" {
         return Ok(None);
+    }
+    if ["kind", "apiVersion"].contains(&text) {
+        // Can be set, but files are written with those of their format.
+        return Ok(Some(PropertyPath { section: "", name: String::new(), field: text.to_owned() }));
     }
     if text == "preferences.colors" {
         return Ok(Some(PropertyPath { section: "preferences", name: String::new(), field: "colors".to_owned() }));
@@ -79,6 +83,8 @@ fn parse_path(config: &Kubeconfig, text: &str) -> CommandResult<Option<PropertyP
         };
         crate::bail!("unable to parse {field} after [{section} {name}] at {what}");
     }
+    // The names of the fields in memory are not all those of the file.
+    let field = field.strip_prefix("act-").map_or(field.clone(), str::to_owned);
     Ok(Some(PropertyPath { section, name, field }))
 }
 
@@ -97,6 +103,7 @@ pub fn run_set(session: &Session) -> CommandResult {
     let mut changed = config.clone();
     match parse_path(&config, path)? {
         None => changed.current_context.clone_from(value),
+        Some(property) if property.section.is_empty() => {}
         Some(property) if property.section == "preferences" => {
             let Some(new) = parse_bool(value) else {
                 crate::bail!("strconv.ParseBool: parsing {}: invalid syntax", go_quote(value));
@@ -145,6 +152,7 @@ pub fn run_unset(session: &Session) -> CommandResult {
     let mut changed = config.clone();
     match parse_path(&config, path)? {
         None => changed.current_context.clear(),
+        Some(property) if property.section.is_empty() => {}
         Some(property) if property.section == "preferences" => drop(changed.preferences.remove(&property.field)),
         Some(property) if property.name.is_empty() => changed.section_mut(property.section).clear(),
         Some(property) => {

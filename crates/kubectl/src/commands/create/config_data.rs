@@ -251,9 +251,18 @@ fn check_key_pair(certificate: &[u8], key: &[u8]) -> CommandResult {
     let missing = |what: &str| CommandError::new(format!("tls: failed to find any PEM data in {what} input"));
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate).filter_map(Result::ok).collect();
     if chain.is_empty() {
+        if PrivateKeyDer::from_pem_slice(certificate).is_ok() {
+            return Err(CommandError::new(
+                "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have \
+                 been switched",
+            ));
+        }
         return Err(missing("certificate"));
     }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| missing("key"))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| match CertificateDer::from_pem_slice(key) {
+        Ok(_) => CommandError::new("tls: found a certificate rather than a key in the PEM for the private key"),
+        Err(_) => missing("key"),
+    })?;
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
     config.map(|_| ()).map_err(|_| CommandError::new("tls: private key does not match public key"))
 }

@@ -9,6 +9,7 @@ use api::{Value, json::go_quote};
 use crate::{
     discovery::{ApiResource, RestMapping, group_version},
     errors::{CommandError, CommandResult, PartialResource},
+    jsonpath::JsonPath,
     object::split_api_version,
     output::write_out,
     rest::RestRequest,
@@ -22,7 +23,7 @@ pub fn run(session: &Session) -> CommandResult {
             "You must specify the type of resource to explain. Use \"kubectl api-resources\" for a complete list of \
              supported resources.\n"
         ),
-        [one] => one.trim_end_matches('.'),
+        [one] => one.strip_suffix('.').unwrap_or(one),
         _ => crate::bail!("We accept only this format: explain RESOURCE\n"),
     };
     let (mut mapping, path) = resolve_argument(session, argument)?;
@@ -60,30 +61,41 @@ fn explain_v2(session: &Session, mapping: &RestMapping, path: &[String], recursi
     Ok(())
 }
 
-/// Splits `resource[.group].field.field`.
+/// Splits `resource[.group].field.field`; the first resource of the name wins that the argument begins with.
 fn resolve_argument(session: &Session, argument: &str) -> CommandResult<(RestMapping, Vec<String>)> {
-    let (name, fields) = argument.split_once('.').unwrap_or((argument, ""));
+    let names = field_names(argument)?;
+    let (name, fields) = names.split_first().map_or(("", [].as_slice()), |(name, fields)| (name.as_str(), fields));
     let found = session.look_up(|data| {
-        let candidates: Vec<&ApiResource> = data.matching_resources(name);
-        let qualified = candidates.iter().find(|resource| {
-            let full = format!("{}.{}", resource.name, resource.group);
-            !resource.group.is_empty()
-                && argument.strip_prefix(&full).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        });
-        let rest = |resource: &ApiResource| {
-            argument[resource.name.len() + 1 + resource.group.len()..].trim_start_matches('.').to_owned()
+        let preferred = data.find_resource(name, "", "");
+        let candidates: Vec<&ApiResource> = preferred.into_iter().chain(data.matching_resources(name)).collect();
+        let rest_after = |resource: &ApiResource| {
+            let dot = if resource.group.is_empty() { "" } else { "." };
+            let rest = argument.strip_prefix(&format!("{}{dot}{}", resource.name, resource.group))?;
+            (rest.is_empty() || rest.starts_with('.')).then(|| rest.trim_start_matches('.').to_owned())
         };
-        match (qualified, data.find_resource(name, "", "")) {
-            (Some(resource), _) => Some((RestMapping::from_resource(resource), rest(resource))),
-            (None, Some(resource)) => Some((RestMapping::from_resource(resource), fields.to_owned())),
-            (None, None) => data.find_argument(name).map(|mapping| (mapping, fields.to_owned())),
+        let qualified = candidates.iter().find_map(|resource| Some((*resource, rest_after(resource)?)));
+        match (qualified, preferred) {
+            (Some((resource, rest)), _) => Some((RestMapping::from_resource(resource), Some(rest))),
+            (None, Some(resource)) => Some((RestMapping::from_resource(resource), None)),
+            (None, None) => data.find_argument(name).map(|mapping| (mapping, None)),
         }
     })?;
-    let Some((mapping, fields)) = found else {
+    let Some((mapping, rest)) = found else {
         let partial = PartialResource { resource: name.to_owned(), ..Default::default() };
         return Err(CommandError::NoResourceMatch(partial));
     };
-    Ok((mapping, fields.split('.').filter(|field| !field.is_empty()).map(str::to_owned).collect()))
+    match rest.as_deref() {
+        None => Ok((mapping, fields.to_vec())),
+        Some("") => Ok((mapping, Vec::new())),
+        Some(rest) => Ok((mapping, field_names(rest)?)),
+    }
+}
+
+/// The names of a path of fields, which is a JSONPath without anything else.
+fn field_names(path: &str) -> CommandResult<Vec<String>> {
+    let parsed = JsonPath::parse(&format!("{{.{path}}}")).map_err(|error| CommandError::new(error.to_string()))?;
+    let names = parsed.field_names();
+    names.ok_or_else(|| CommandError::new("invalid jsonpath syntax, first node must be field node"))
 }
 
 /// Whether a schema or an operation belongs to a kind.

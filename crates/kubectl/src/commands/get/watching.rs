@@ -25,25 +25,24 @@ pub fn watch(session: &Session, mut builder: ResourceBuilder) -> CommandResult {
     }
     CommandError::join(result.errors)?;
     let Some(info) = result.infos.first() else { crate::bail!("no resources found") };
-    if result.infos.len() > 1 && !info.name.is_empty() {
-        crate::bail!(
-            "watch is only supported on individual resources and resource collections - {} resources were found",
-            result.infos.len()
-        );
-    }
     let mut output = WatchOutput::new(session, info)?;
     let named = !info.name.is_empty();
     let only = session.flags.bool("watch-only");
     if !only {
-        if object::is_list(&info.object) {
-            for item in info.object.list("items") {
-                let mut item = item.clone();
-                crate::resource::set_type_meta(&mut item, &info.mapping);
-                output.print(&item, "ADDED")?;
+        for info in &result.infos {
+            if object::is_list(&info.object) {
+                for item in info.object.list("items") {
+                    let mut item = item.clone();
+                    crate::resource::set_type_meta(&mut item, &info.mapping);
+                    output.print(&item, "ADDED")?;
+                }
+            } else {
+                output.print(&info.object, "ADDED")?;
             }
-        } else {
-            output.print(&info.object, "ADDED")?;
         }
+    }
+    if result.infos.len() > 1 {
+        crate::bail!("you may only watch a single resource or type of resource at a time");
     }
     let version = watch_version(&info.object, named);
     let stream = session.client()?.open_stream(watch_request(&builder, info, &version))?;

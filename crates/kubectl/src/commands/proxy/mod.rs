@@ -70,6 +70,12 @@ pub fn run(session: &Session) -> CommandResult {
     };
     let files = match flags.string("www") {
         directory if directory.is_empty() => None,
+        directory if let Err(error) = std::fs::metadata(&directory) => {
+            let text =
+                format!("Failed to stat static file directory {directory}: stat {directory}: {}", os_error(&error));
+            log_line('W', "proxy.go:167", &text);
+            Some(FileServer::new(&directory, with_slash(flags.string("www-prefix"))))
+        }
         directory => Some(FileServer::new(&directory, with_slash(flags.string("www-prefix")))),
     };
     let server = Rc::new(ProxyServer { api, files });
@@ -94,6 +100,9 @@ struct ProxyServer {
 }
 
 async fn serve_tcp(server: &Rc<ProxyServer>, address: &str, port: i64) -> CommandResult {
+    if !(0..=65535).contains(&port) {
+        crate::bail!("listen tcp: address {port}: invalid port");
+    }
     let place = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
     let failed = |error: std::io::Error| CommandError::new(format!("listen tcp {place}: bind: {}", os_error(&error)));
     let listener = TcpListener::bind(&place).await.map_err(failed)?;

@@ -39,7 +39,8 @@ pub fn run(session: &Session) -> CommandResult {
     if pairs.iter().any(|argument| !is_env(argument)) {
         crate::bail!("all resources must be specified before environment changes: {}", arguments.join(" "));
     }
-    let run = SetRun::new(session, "env updated", "failed to patch env update to pod template: ")?;
+    let mut run = SetRun::new(session, "env updated", "failed to patch env update to pod template: ")?;
+    run.refuses_local_arguments = false;
     if resources.is_empty() && flags.strings("filename").is_empty() {
         crate::bail!("one or more resources must be specified as <resource> <name> or <resource>/<name>");
     }
@@ -60,7 +61,7 @@ pub fn run(session: &Session) -> CommandResult {
     }
     let infos = run.load(resources)?;
     let (pattern, overwrite) = (flags.string("containers"), flags.bool("overwrite"));
-    run.change(infos, &mut |object, _| {
+    let outcome = run.change(infos, &mut |object, _| {
         let (kind, name) = (object.text("kind").to_owned(), name_of(object).to_owned());
         let whole = object.clone();
         let spec = pod_spec_mut(object)?;
@@ -81,7 +82,9 @@ pub fn run(session: &Session) -> CommandResult {
             errln!("Warning: {kind}/{name} does not have any containers matching {}", go_quote(&pattern));
         }
         Ok(found && !list)
-    })
+    });
+    // A list ends well, whatever has no containers.
+    if list { Ok(()) } else { outcome }
 }
 
 fn parse_changes<'a>(texts: impl Iterator<Item = &'a String>) -> CommandResult<EnvChange> {
@@ -147,14 +150,17 @@ fn variables_from(session: &Session, from: &str, keys: &[String]) -> CommandResu
 }
 
 fn overwritten(container: &Value, set: &[Value]) -> Option<CommandError> {
-    let known =
-        container.list("env").iter().find(|known| set.iter().any(|new| new.text("name") == known.text("name")))?;
-    let shown = if known.at("valueFrom").is_some() {
-        "from another source".to_owned()
-    } else {
-        format!("value ({})", known.text("value"))
+    // References count as empty values.
+    let differs = |known: &Value| {
+        let mut new = set.iter().filter(|new| new.text("name") == known.text("name"));
+        new.any(|new| new.text("value") != known.text("value"))
     };
-    Some(CommandError::new(format!("'{}' already has a {shown}, and --overwrite is false", known.text("name"))))
+    let known = container.list("env").iter().find(|known| differs(known))?;
+    Some(CommandError::new(format!(
+        "'{}' already has a value ({}), and --overwrite is false",
+        known.text("name"),
+        known.text("value")
+    )))
 }
 
 fn update_env(container: &mut Value, change: &EnvChange) {
@@ -209,7 +215,7 @@ fn print_env(session: &Session, object: &Value, kind: &str, name: &str, containe
             continue;
         };
         if session.flags.bool("resolve") {
-            match resolve_reference(session, object, source) {
+            match resolve_reference(session, object, container, source) {
                 Ok(value) => {
                     outln!("{variable_name}={value}");
                     continue;
@@ -224,7 +230,7 @@ fn print_env(session: &Session, object: &Value, kind: &str, name: &str, containe
     }
 }
 
-fn resolve_reference(session: &Session, object: &Value, source: &Value) -> CommandResult<String> {
+fn resolve_reference(session: &Session, object: &Value, container: &Value, source: &Value) -> CommandResult<String> {
     let namespace = session.namespace()?.0;
     for (field, resource) in [("secretKeyRef", "secrets"), ("configMapKeyRef", "configmaps")] {
         let Some(reference) = source.at(field) else { continue };
@@ -245,7 +251,10 @@ fn resolve_reference(session: &Session, object: &Value, source: &Value) -> Comma
         return Ok(String::from_utf8_lossy(&decoded).into_owned());
     }
     if let Some(field) = source.at("fieldRef") {
-        return Ok(object.text(field.text("fieldPath")).to_owned());
+        return super::downward_api::field_text(object, field.text("fieldPath"));
     }
-    Err(CommandError::new("unsupported reference"))
+    match source.at("resourceFieldRef") {
+        Some(reference) => super::downward_api::resource_text(container, reference),
+        None => Err(CommandError::new("invalid valueFrom")),
+    }
 }

@@ -1,5 +1,6 @@
 //! `kubectl set`: changes of parts of objects.
 
+mod downward_api;
 mod env;
 mod image;
 mod resources;
@@ -41,13 +42,19 @@ pub struct SetRun<'a> {
     failure: &'static str,
     /// Whether a patch without changes is sent too.
     sends_unchanged: bool,
+    /// Whether arguments are an error of their own with `--local`, instead of being ignored.
+    refuses_local_arguments: bool,
 }
 
 impl<'a> SetRun<'a> {
     fn new(session: &'a Session, operation: &str, failure: &'static str) -> CommandResult<Self> {
         let dry_run = DryRun::from_flags(&session.flags)?;
         let printer = ObjectPrinter::from_flags(&session.flags, &format!("{operation}{}", dry_run.suffix()))?;
-        Ok(SetRun { session, local: session.flags.bool("local"), dry_run, printer, failure, sends_unchanged: false })
+        let local = session.flags.bool("local");
+        if local && dry_run == DryRun::Server {
+            crate::bail!("cannot specify --local and --dry-run=server - did you mean --dry-run=client?");
+        }
+        Ok(SetRun { session, local, dry_run, printer, failure, sends_unchanged: false, refuses_local_arguments: true })
     }
 
     /// The objects that arguments name.
@@ -57,7 +64,7 @@ impl<'a> SetRun<'a> {
         builder.flatten = true;
         builder.continue_on_error = true;
         if self.local {
-            if !arguments.is_empty() {
+            if !arguments.is_empty() && self.refuses_local_arguments {
                 return Err(CommandError::new(LOCAL_RESOURCES));
             }
             builder.select_all = false;
@@ -119,9 +126,15 @@ impl<'a> SetRun<'a> {
     }
 }
 
-/// `resource/name`
+/// `resource/name`, or what stands for it when the object has not been looked up.
 fn subject(info: &ResourceInfo) -> String {
-    format!("{}/{}", info.mapping.resource, info.name)
+    if !info.mapping.resource.is_empty() {
+        return format!("{}/{}", info.mapping.resource, info.name);
+    }
+    let (group, _, kind) = crate::object::group_version_kind(&info.object);
+    let kind = kind.to_lowercase();
+    // The line break is upstream's.
+    if group.is_empty() { format!("{kind}/{}", info.name) } else { format!("{kind}.{group}/{}\n", info.name) }
 }
 
 /// The pod spec of an object that has one.

@@ -7,6 +7,7 @@ use crate::{errors::CommandResult, session::Session};
 pub fn run(session: &Session) -> CommandResult {
     let mut run = SetRun::new(session, "serviceaccount updated", "failed to patch ServiceAccountName ")?;
     run.sends_unchanged = true;
+    run.refuses_local_arguments = false;
     let Some((name, resources)) = session.arguments().split_last() else { crate::bail!("serviceaccount is required") };
     let name = name.clone();
     let infos = run.load(resources)?;
