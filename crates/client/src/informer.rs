@@ -99,6 +99,11 @@ impl<K: CachedView> SharedInformer<K> {
         self.read_indexer().by_index(name, value)
     }
 
+    /// Returns the objects that index `name` has under that of `values` which has the fewest; none if a value has none.
+    pub fn by_rarest_index<'a>(&self, name: &'static str, values: impl Iterator<Item = &'a str>) -> Vec<Arc<K>> {
+        self.read_indexer().by_rarest(name, values)
+    }
+
     /// Calls `handler` with every later event, and with `Added` for every object already cached. The handler must
     /// neither block nor add handlers.
     pub fn add_event_handler(&self, handler: impl Fn(&ResourceEvent<K>) + Send + Sync + 'static) {

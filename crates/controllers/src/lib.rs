@@ -31,6 +31,7 @@ mod int_or_percent;
 mod ip_prefix;
 mod job;
 mod job_conditions;
+mod label_index;
 mod label_selector_text;
 mod namespace;
 mod namespaced_default;

@@ -4,6 +4,7 @@ mod aggregation;
 mod authentication;
 mod clients;
 mod cluster_api;
+mod controller_manager_chaos;
 mod definitions;
 mod down;
 mod handover;

@@ -57,7 +57,7 @@ impl Controller for EndpointsController {
     const WORKERS: usize = 5;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        membership::index_by_namespace(&self.services, &self.pods);
+        membership::index_by_membership(&self.services, &self.pods);
         watches.add(&self.services, |_, event, queue| queue.add(ObjectKey::from_object(event.object().as_ref())));
         watches.add(&self.pods, |this, event, queue| {
             let services = membership::services_of_event(&this.services, event);

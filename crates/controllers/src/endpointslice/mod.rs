@@ -91,7 +91,7 @@ impl Controller for EndpointSliceController {
     const WORKERS: usize = 5;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        membership::index_by_namespace(&self.services, &self.pods);
+        membership::index_by_membership(&self.services, &self.pods);
         watches.add(&self.services, |_, event, queue| {
             queue.add(SliceWork::Service(ObjectKey::from_object(event.object().as_ref())));
         });
