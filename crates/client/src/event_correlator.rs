@@ -45,8 +45,7 @@ impl<S: Clone + Eq + Hash, O: Clone + Eq + Hash> EventCorrelator<S, O> {
     /// Returns the message of the event that combines this one with similar ones; `None` if it stands alone.
     pub(crate) fn combine_event(&mut self, similar: S, message: &str) -> Option<String> {
         let now = Instant::now();
-        let events =
-            self.similar.get_or_insert_with(similar, || SimilarEvents { messages: HashSet::new(), last: now });
+        let events = self.similar.get_or_insert_with(similar, || SimilarEvents { messages: HashSet::new(), last: now });
         if events.last.elapsed() > AGGREGATION {
             events.messages.clear();
         }

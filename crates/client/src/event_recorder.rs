@@ -54,7 +54,8 @@ impl EventRecorder {
         let (sender, keys) = mpsc::channel(CAPACITY);
         let source = EventSource { component: Some(component.into()), host: host.map(Into::into) };
         tokio::spawn(
-            EventWriter { client, source, written: LruMap::new(REMEMBERED), correlator: EventCorrelator::new() }.run(keys),
+            EventWriter { client, source, written: LruMap::new(REMEMBERED), correlator: EventCorrelator::new() }
+                .run(keys),
         );
         Self { sender }
     }
@@ -167,8 +168,7 @@ impl EventWriter {
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if is_known {
-            let patch =
-                json!({"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message});
+            let patch = json!({"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message});
             let name = event.metadata.name.as_deref().unwrap_or_default();
             match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Err(error) if error.is_not_found() => {}

@@ -261,7 +261,10 @@ mod tests {
     #[test]
     fn index_of_few_and_many_keys_is_in_order_and_follows_changes() {
         let mut indexer = Indexer::default();
-        indexer.add_index("keys", Box::new(|map: &ConfigMap| map.data.iter().flatten().map(|(key, _)| key.clone()).collect()));
+        indexer.add_index(
+            "keys",
+            Box::new(|map: &ConfigMap| map.data.iter().flatten().map(|(key, _)| key.clone()).collect()),
+        );
         let count = FEW_KEYS * 3;
         for number in (0..count).rev() {
             indexer.apply_object(object(number, if number % 50 == 0 { &["all", "rare"] } else { &["all"] }));

@@ -80,7 +80,8 @@ mod tests {
 
     /// An informer of objects that a server lists once.
     async fn informer<K: CachedObject>(objects: Vec<Value>) -> SharedInformer<K> {
-        let lines: String = objects.iter().map(|object| format!("{}\n", json!({"type": "ADDED", "object": object}))).collect();
+        let lines: String =
+            objects.iter().map(|object| format!("{}\n", json!({"type": "ADDED", "object": object}))).collect();
         let end = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
         let (version, kind) = (K::api_version(&()), K::kind(&()));
         let bookmark = json!({"type": "BOOKMARK", "object": {"apiVersion": version, "kind": kind, "metadata": end}});
@@ -90,8 +91,7 @@ mod tests {
             async move { Ok::<_, tower::BoxError>(Response::new(Body::from(body))) }
         };
         let client = client::transport::in_process_client(tower::service_fn(serve), "test");
-        let informer =
-            SharedInformer::start(Api::all(client), watcher::Config::default(), CancellationToken::new());
+        let informer = SharedInformer::start(Api::all(client), watcher::Config::default(), CancellationToken::new());
         informer.wait_for_cache_sync().await;
         informer
     }

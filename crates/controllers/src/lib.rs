@@ -52,6 +52,7 @@ mod pod_group_protection;
 mod pod_node;
 mod pod_ranking;
 mod pod_resource_claims;
+mod pod_view;
 mod podautoscaler;
 mod replicaset;
 mod resource_claim;

@@ -145,7 +145,8 @@ fn manager_at_rest_sends_no_request() {
     server.kubectl("create job once --image=example.com/once").expect_success();
     server.kubectl("create quota small --hard=pods=100,services=100").expect_success();
     server.kubectl("create poddisruptionbudget all --selector=app --min-available=1").expect_success();
-    server.kubectl_args(&["create", "cronjob", "yearly", "--image=example.com/once", "--schedule=0 0 1 1 *"], None)
+    server
+        .kubectl_args(&["create", "cronjob", "yearly", "--image=example.com/once", "--schedule=0 0 1 1 *"], None)
         .expect_success();
     // At rest is a cluster in which nothing happens for as long as it is observed.
     let observed = Duration::from_secs(6);
@@ -192,7 +193,8 @@ fn signal(manager: &ControllerManager, name: &str) {
 
 #[test]
 fn paused_leader_is_replaced_in_time_and_writes_nothing_afterwards() {
-    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+    let policy =
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
     let files = tempfile::tempdir().expect("a directory");
     let (policy_file, log) = (files.path().join("policy.yaml"), files.path().join("audit.log"));
     fs::write(&policy_file, policy).expect("written");

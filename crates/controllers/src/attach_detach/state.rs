@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::{
-    core::v1::{AttachedVolume, Node, PersistentVolume, Pod},
+    core::v1::{AttachedVolume, Node, PersistentVolume},
     storage::v1::VolumeAttachment,
 };
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
+
+use crate::pod_view::PodView;
 
 /// Prefix of the unique names of CSI volumes.
 const CSI_PREFIX: &str = "kubernetes.io/csi/";
@@ -59,7 +61,7 @@ pub(super) fn is_attachment_name(name: &str) -> bool {
 pub(super) struct DesiredVolume {
     pub(super) csi: CsiVolume,
     pub(super) volume: Arc<PersistentVolume>,
-    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) pods: Vec<Arc<PodView>>,
 }
 
 /// Volumes by the name of their VolumeAttachment.
@@ -97,7 +99,7 @@ pub(super) fn attached_volumes(names: impl Iterator<Item = String>) -> Vec<Attac
 }
 
 /// The event of a pod whose volume is attached exclusively to another node.
-pub(super) fn multi_attach_message(volume: &str, pod: &Pod, users: &[Arc<Pod>]) -> String {
+pub(super) fn multi_attach_message(volume: &str, pod: &PodView, users: &[Arc<PodView>]) -> String {
     let (local, others): (Vec<_>, Vec<_>) = users.iter().partition(|user| user.namespace() == pod.namespace());
     let names: Vec<String> = local.iter().map(|user| user.name_any()).collect();
     let elsewhere = format!("{} pod(s) in different namespaces", others.len());
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn pods_of_other_namespaces_are_only_counted() {
-        let pod = |namespace: &str, name: &str| -> Arc<Pod> {
+        let pod = |namespace: &str, name: &str| -> Arc<PodView> {
             Arc::new(serde_json::from_value(json!({"metadata": {"name": name, "namespace": namespace}})).unwrap())
         };
         let waiting = pod("a", "waiting");

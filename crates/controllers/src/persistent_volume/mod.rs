@@ -14,7 +14,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
@@ -25,6 +25,7 @@ use crate::{
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     pod_claims::{PODS_BY_CLAIM, claim_ref_key, index_pods_by_claim},
+    pod_view::PodView,
 };
 use matching::{claim_class, has_class, volume_class};
 use written_objects::WrittenObjects;
@@ -58,7 +59,7 @@ struct PersistentVolumeBinder {
     claims: WrittenObjects<PersistentVolumeClaim>,
     volumes: WrittenObjects<PersistentVolume>,
     classes: SharedInformer<StorageClass>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     queue: WorkQueue<BinderKey>,
     dynamic_provisioning: bool,
     sync_period: Duration,
@@ -186,7 +187,7 @@ impl PersistentVolumeBinder {
     }
 
     /// Names of the pods that use a claim and are not terminated.
-    fn pods_of_claim(&self, claim: &ObjectKey) -> Vec<Arc<Pod>> {
+    fn pods_of_claim(&self, claim: &ObjectKey) -> Vec<Arc<PodView>> {
         let mut pods = self.pods.by_index(PODS_BY_CLAIM, &claim.to_string());
         pods.retain(|pod| !is_pod_terminal(pod));
         pods.sort_by_key(|pod| pod.name_any());

@@ -18,7 +18,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use self::{
-    spec::{ContainerView, PodSpecView, VolumeView},
+    spec::{ContainerView, PodSpecView},
     status::{ContainerStatusView, ContainerTermination, PodConditionView, PodStatusView},
 };
 

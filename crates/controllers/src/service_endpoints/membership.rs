@@ -6,17 +6,18 @@ use std::{
 };
 
 use client::{ResourceEvent, SharedInformer};
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
 use crate::{
     label_index::{index_by_label, index_by_selector, objects_selecting, objects_with_labels},
     object_key::ObjectKey,
     pod_availability::{is_pod_ready, is_pod_terminal},
+    pod_view::PodView,
 };
 
 /// Adds the indexes that [`pods_of_service`] and [`services_of_event`] read.
-pub(crate) fn index_by_membership(services: &SharedInformer<Service>, pods: &SharedInformer<Pod>) {
+pub(crate) fn index_by_membership(services: &SharedInformer<Service>, pods: &SharedInformer<PodView>) {
     index_by_selector(services, service_selector);
     index_by_label(pods);
 }
@@ -48,7 +49,7 @@ pub(crate) fn has_cluster_ip(service: &Service) -> bool {
 }
 
 /// Returns the pods that the service selects.
-pub(crate) fn pods_of_service(pods: &SharedInformer<Pod>, service: &Service) -> Vec<Arc<Pod>> {
+pub(crate) fn pods_of_service(pods: &SharedInformer<PodView>, service: &Service) -> Vec<Arc<PodView>> {
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
     service_selector(service).map_or_else(Vec::new, |selector| objects_with_labels(pods, namespace, selector))
 }
@@ -56,10 +57,10 @@ pub(crate) fn pods_of_service(pods: &SharedInformer<Pod>, service: &Service) -> 
 /// Returns the services whose endpoints a pod event may change.
 pub(crate) fn services_of_event(
     services: &SharedInformer<Service>,
-    event: &ResourceEvent<Pod>,
+    event: &ResourceEvent<PodView>,
 ) -> impl Iterator<Item = ObjectKey> {
     let namespace = event.object().metadata.namespace.clone().unwrap_or_default();
-    let select = |pod: &Pod| -> BTreeSet<ObjectKey> {
+    let select = |pod: &PodView| -> BTreeSet<ObjectKey> {
         let selecting = objects_selecting(services, &namespace, pod.metadata.labels.as_ref(), service_selector);
         selecting.iter().map(|service| ObjectKey::from_object(service.as_ref())).collect()
     };
@@ -76,26 +77,26 @@ pub(crate) fn services_of_event(
 }
 
 /// Whether the pod changed in a way that may select other services.
-fn is_membership_changed(old: &Pod, new: &Pod) -> bool {
-    let names = |pod: &Pod| pod.spec.as_ref().map(|spec| (spec.hostname.clone(), spec.subdomain.clone()));
+fn is_membership_changed(old: &PodView, new: &PodView) -> bool {
+    let names = |pod: &PodView| pod.spec.as_ref().map(|spec| (spec.hostname.clone(), spec.subdomain.clone()));
     old.metadata.labels != new.metadata.labels || names(old) != names(new)
 }
 
 /// Whether the pod changed in a way that may change its endpoints. Every update of a terminating pod counts, as
 /// upstream compares deletion timestamps by address.
-fn is_pod_changed(old: &Pod, new: &Pod) -> bool {
-    let is_terminating = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+fn is_pod_changed(old: &PodView, new: &PodView) -> bool {
+    let is_terminating = |pod: &PodView| pod.metadata.deletion_timestamp.is_some();
     is_terminating(old) || is_terminating(new) || is_pod_ready(old) != is_pod_ready(new) || pod_ips(old) != pod_ips(new)
 }
 
 /// Returns the pod's addresses.
-pub(crate) fn pod_ips(pod: &Pod) -> Vec<&str> {
+pub(crate) fn pod_ips(pod: &PodView) -> Vec<&str> {
     let ips = pod.status.as_ref().and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
     ips.iter().map(|ip| ip.ip.as_str()).collect()
 }
 
 /// Whether a selected pod belongs in endpoints; terminating pods only if `include_terminating`.
-pub(crate) fn should_pod_be_in_endpoints(pod: &Pod, include_terminating: bool) -> bool {
+pub(crate) fn should_pod_be_in_endpoints(pod: &PodView, include_terminating: bool) -> bool {
     let has_ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).is_some_and(|ip| !ip.is_empty());
     !is_pod_terminal(pod)
         && (has_ip || !pod_ips(pod).is_empty())
@@ -103,7 +104,7 @@ pub(crate) fn should_pod_be_in_endpoints(pod: &Pod, include_terminating: bool) -
 }
 
 /// Returns the pod's hostname if it is published by the service: the pod's subdomain names the service.
-pub(crate) fn endpoint_hostname(pod: &Pod, service: &Service) -> Option<String> {
+pub(crate) fn endpoint_hostname(pod: &PodView, service: &Service) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let published = spec.subdomain.as_deref().unwrap_or_default() == service.name_any();
     spec.hostname.clone().filter(|hostname| !hostname.is_empty() && published)
@@ -115,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(change: Value) -> Pod {
+    fn pod(change: Value) -> PodView {
         let mut pod = json!({"metadata": {"name": "p", "namespace": "ns", "labels": {"app": "web"}},
             "status": {"podIPs": [{"ip": "10.0.0.1"}]}});
         json_patch::merge(&mut pod, &change);

@@ -173,8 +173,7 @@ async fn play_pod(pods: Api<Pod>, pod: Pod, play: PodPlay, dice: Dice) {
         }
         PodPlay::Finish { succeeds } => {
             let target = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": "node"}});
-            let target = serde_json::to_vec(&target).expect("JSON");
-            let _: Result<Value, _> = pods.create_subresource("binding", &name, &PostParams::default(), target).await;
+            let _: Result<Value, _> = pods.create_subresource("binding", &name, &PostParams::default(), &target).await;
             let _ = status(json!({"phase": "Running"})).await;
             dice.pause(Duration::from_millis(300)).await;
             finish_pod(&pods, &name, if succeeds { "Succeeded" } else { "Failed" }).await;
