@@ -24,10 +24,11 @@ from suite.machine import Network  # noqa: E402
 from suite.places import Untrusted  # noqa: E402
 from suite.upstream import Upstream  # noqa: E402
 
-PARTS = ["start", "idle", "pods", "schedule", "controllers", "api", "kubectl"]
+PARTS = ["start", "idle", "pods", "memory", "schedule", "controllers", "api", "kubectl"]
 STARTS = 3
 API_RUNS = 3
 SETTLE, IDLE = 20, 60
+STORED_PODS = (10_000, 50_000)
 # The part of a clock's number that means the CPU time of a process.
 CPUCLOCK_SCHED = 2
 
@@ -126,6 +127,20 @@ class Side:
             for count, repeat in ((1, 7), (3, 7), (50, 3)):
                 self.load(network, [*program, "pods", f"--count={count}", f"--repeat={repeat}"])
             self.load(network, [*program, "deployment", "--repeat=7"])
+        if "memory" in self.parts:
+            for count in STORED_PODS:
+                self.memory(network, cluster, program, count)
+
+    def memory(self, network, cluster, program, count):
+        """The control plane with many pods; a cluster is used for all counts, each on top of the one before."""
+        stored = sum(size for size in STORED_PODS if size < count)
+        command = [*program, "stored-pods", f"--count={count - stored}", f"--first={stored}"]
+        with subprocess.Popen(network.inside(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            if not child.stdout.readline():
+                raise Untrusted(f"{self.name}: pods could not be stored")
+            time.sleep(SETTLE)
+            self.add(f"memory of the control plane with {count} pods", "MB", resident(cluster.control_plane()))
+            child.stdin.close()
 
     def idle(self, cluster):
         time.sleep(SETTLE)

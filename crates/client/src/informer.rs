@@ -25,6 +25,7 @@ pub use crate::cached_view::CachedObject;
 use crate::{
     cached_view::CachedView,
     indexer::{Indexer, ResourceEvent},
+    unmanaged_object::UnmanagedObject,
 };
 
 /// Delay before a handler that panicked is called again; doubles up to 64 times.
@@ -54,7 +55,8 @@ impl<K: CachedView> SharedInformer<K> {
     /// Starts watching in the background until `shutdown`.
     pub fn start(api: Api<K::Object>, config: watcher::Config, shutdown: CancellationToken) -> Self {
         let informer = Self::new_idle();
-        let events = watcher(api, config.streaming_lists()).default_backoff();
+        let events = watcher(UnmanagedObject::api(&api), config.streaming_lists()).default_backoff();
+        let events = events.map(|event| event.map(UnmanagedObject::into_event));
         let follower = informer.clone();
         tokio::spawn(async move { shutdown.run_until_cancelled(follower.process_events(events)).await });
         informer

@@ -25,6 +25,7 @@ mod rate_limiter;
 pub mod service_account_client;
 pub mod tolerations;
 pub mod transport;
+mod unmanaged_object;
 pub mod work_queue;
 
 pub use cached_view::CachedView;

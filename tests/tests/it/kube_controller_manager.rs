@@ -148,20 +148,24 @@ fn manager_at_rest_sends_no_request() {
     server
         .kubectl_args(&["create", "cronjob", "yearly", "--image=example.com/once", "--schedule=0 0 1 1 *"], None)
         .expect_success();
-    // At rest is a cluster in which nothing happens for as long as it is observed.
-    let observed = Duration::from_secs(6);
-    let mut before = served_requests(&server);
+    expect_rest(&server);
+}
+
+/// Waits until no request is sent for a time, and fails if one is sent afterwards.
+#[track_caller]
+pub fn expect_rest(server: &TestApiServer) {
+    let observed = Duration::from_secs(5);
+    let mut before = served_requests(server);
     eventually("a time without requests", || {
         std::thread::sleep(observed);
-        let now = served_requests(&server);
+        let now = served_requests(server);
         match now == before {
             true => Ok(()),
             false => Err(format!("{:?} became {now:?}", std::mem::replace(&mut before, now.clone()))),
         }
     });
-    let expected = served_requests(&server);
     std::thread::sleep(observed * 2);
-    assert_eq!(served_requests(&server), expected, "nothing happens, and requests are sent");
+    assert_eq!(served_requests(server), before, "nothing happens, and requests are sent");
 }
 
 /// The audit events of writes by a user, but for leases and events: when each was received, in order.

@@ -4,6 +4,7 @@ mod aggregation;
 mod authentication;
 mod clients;
 mod cluster_api;
+mod controller_manager_bad_input;
 mod controller_manager_chaos;
 mod definitions;
 mod down;
