@@ -55,7 +55,7 @@ impl<K: CachedView> SharedInformer<K> {
     /// Starts watching in the background until `shutdown`.
     pub fn start(api: Api<K::Object>, config: watcher::Config, shutdown: CancellationToken) -> Self {
         let informer = Self::new_idle();
-        let events = watcher(UnmanagedObject::api(&api), config.streaming_lists()).default_backoff();
+        let events = watcher(UnmanagedObject::api(api), config.streaming_lists()).default_backoff();
         let events = events.map(|event| event.map(UnmanagedObject::into_event));
         let follower = informer.clone();
         tokio::spawn(async move { shutdown.run_until_cancelled(follower.process_events(events)).await });

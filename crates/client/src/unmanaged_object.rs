@@ -27,11 +27,10 @@ where
     K: Resource<DynamicType = ()>,
 {
     /// Returns the API of the same objects, decoded without managed fields.
-    pub(crate) fn api(of: &Api<K>) -> Api<Self> {
-        let client = of.clone().into_client();
-        match of.namespace() {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
+    pub(crate) fn api(of: Api<K>) -> Api<Self> {
+        match of.namespace().map(str::to_owned) {
+            Some(namespace) => Api::namespaced(of.into_client(), &namespace),
+            None => Api::all(of.into_client()),
         }
     }
 
@@ -301,7 +300,7 @@ mod tests {
             "spec": {"replicas": 2, "selector": {}, "template": template}});
         let mut expected: Deployment = serde_json::from_value(object.clone()).unwrap();
         expected.metadata.managed_fields = None;
-        let UnmanagedObject(decoded) = serde_json::from_str(&object.to_string()).unwrap();
+        let UnmanagedObject::<Deployment>(decoded) = serde_json::from_str(&object.to_string()).unwrap();
         assert_eq!(decoded, expected);
         assert!(expected.spec.unwrap().template.metadata.unwrap().managed_fields.is_some());
     }

@@ -5,6 +5,7 @@
 //! alone: those of this controller are known by their names. `Node.status.volumesAttached` is written
 //! before a volume is detached and after it was attached, so that the kubelet mounts only attached volumes.
 
+mod in_tree_volume;
 mod state;
 
 use std::{

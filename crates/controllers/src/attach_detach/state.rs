@@ -9,6 +9,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
+use super::in_tree_volume;
 use crate::pod_view::PodView;
 
 /// Prefix of the unique names of CSI volumes.
@@ -26,10 +27,13 @@ pub(super) struct CsiVolume {
 }
 
 impl CsiVolume {
-    /// Returns the CSI volume of a PersistentVolume.
+    /// Returns the CSI volume of a PersistentVolume, also of one with an in-tree source.
     pub(super) fn from_volume(volume: &PersistentVolume) -> Option<Self> {
-        let source = volume.spec.as_ref()?.csi.as_ref()?;
-        Some(Self { driver: source.driver.clone(), handle: source.volume_handle.clone() })
+        if let Some(source) = &volume.spec.as_ref()?.csi {
+            return Some(Self { driver: source.driver.clone(), handle: source.volume_handle.clone() });
+        }
+        let (driver, handle) = in_tree_volume::driver_and_handle(volume)?;
+        Some(Self { driver: driver.into(), handle })
     }
 
     /// Parses a name of `Node.status.volumesAttached`.
