@@ -7,6 +7,7 @@
 mod claims;
 pub(crate) mod matching;
 mod reclaim;
+mod recycler;
 mod volumes;
 mod written_objects;
 
@@ -28,6 +29,7 @@ use crate::{
     pod_view::PodView,
 };
 use matching::{claim_class, has_class, volume_class};
+use recycler::RunningRecyclers;
 use written_objects::WrittenObjects;
 
 /// Index of volumes by storage class.
@@ -60,6 +62,7 @@ struct PersistentVolumeBinder {
     volumes: WrittenObjects<PersistentVolume>,
     classes: SharedInformer<StorageClass>,
     pods: SharedInformer<PodView>,
+    recyclers: RunningRecyclers,
     queue: WorkQueue<BinderKey>,
     dynamic_provisioning: bool,
     sync_period: Duration,
@@ -74,6 +77,7 @@ pub(crate) async fn run(context: ControllerContext) {
         classes: context.informers.informer_for(),
         pods: context.informers.informer_for(),
         client: context.client.clone(),
+        recyclers: RunningRecyclers::default(),
         queue,
         dynamic_provisioning: context.options.volumes.dynamic_provisioning,
         sync_period: context.options.volumes.binder_sync_period,
@@ -109,7 +113,10 @@ impl Controller for PersistentVolumeBinder {
                 this.enqueue_unbound(queue, &name);
             }
         });
-        watches.require_cache(&self.pods);
+        watches.add(&self.pods, |_, event, queue| {
+            let volume = recycler::recycled_volume(event.object());
+            volume.into_iter().for_each(|name| queue.add(BinderKey::Volume(name.to_owned())));
+        });
     }
 
     async fn sync(&self, key: &BinderKey) -> Result<RequeueAction, kube::Error> {
@@ -130,6 +137,9 @@ impl Controller for PersistentVolumeBinder {
 impl PersistentVolumeBinder {
     fn handle_volume_event(&self, event: &ResourceEvent<PersistentVolume>, queue: &WorkQueue<BinderKey>) {
         let volume = event.object();
+        if let ResourceEvent::Deleted(_) = event {
+            self.recyclers.forget(&volume.name_any());
+        }
         queue.add(BinderKey::Volume(volume.name_any()));
         match claim_ref_key(volume) {
             Some(claim) => queue.add(BinderKey::Claim(claim)),

@@ -1,6 +1,6 @@
 //! The view of a pod that the controllers' informer keeps: the fields that controllers read, in the shape of the API.
 //!
-//! A pod as an object takes ten times the memory, and there are tens of thousands. A view cannot be written: whoever changes
+//! A pod as an object takes several times the memory, and there are tens of thousands. A view cannot be written: whoever changes
 //! a pod patches it or reads it first.
 
 mod known_text;

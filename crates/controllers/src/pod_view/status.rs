@@ -16,6 +16,7 @@ pub(crate) struct PodStatusView {
     pub(crate) phase: Option<KnownText>,
     #[serde(deserialize_with = "known_text::decode_optional")]
     pub(crate) reason: Option<KnownText>,
+    pub(crate) message: Option<Box<str>>,
     pub(crate) start_time: Option<Time>,
     #[serde(rename = "podIP")]
     pub(crate) pod_ip: Option<String>,
