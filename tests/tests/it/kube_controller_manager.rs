@@ -256,6 +256,49 @@ fn endpoint_serves_health_to_all_and_metrics_to_those_who_may() {
 }
 
 #[test]
+fn recycled_volume_is_available_again() {
+    const OBJECTS: &str = r#"
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: old}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Recycle, storageClassName: manual, hostPath: {path: /tmp/none}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: user}
+spec: {accessModes: [ReadWriteOnce], storageClassName: manual, resources: {requests: {storage: 1Gi}}}
+"#;
+    let server = TestApiServer::start();
+    let _manager = ControllerManager::start(&server, "manager", &["--leader-elect=false"]);
+    eventually("a service account", || match server.kubectl("get serviceaccount default").stderr {
+        error if error.is_empty() => Ok(()),
+        error => Err(error),
+    });
+    server.kubectl_args(&["create", "-f", "-"], Some(OBJECTS)).expect_success();
+    let expect_phase = |wanted: &str| {
+        eventually(wanted, || match server.kubectl("get pv old -o jsonpath={.status.phase}").stdout {
+            phase if phase == wanted => Ok(()),
+            phase => Err(phase),
+        });
+    };
+    expect_phase("Bound");
+    server.kubectl("delete pvc user").expect_success();
+    eventually("a recycler pod", || match server.kubectl("get pod recycler-for-old").stderr {
+        error if error.is_empty() => Ok(()),
+        error => Err(error),
+    });
+    expect_phase("Released");
+    let succeeded = r#"{"status": {"phase": "Succeeded"}}"#;
+    let patch = ["patch", "pod", "recycler-for-old", "--subresource=status", "-p", succeeded];
+    server.kubectl_args(&patch, None).expect_success();
+    expect_phase("Available");
+    let events = server.kubectl("get events -o jsonpath={.items[*].reason}").expect_success();
+    assert!(events.contains("VolumeRecycled"), "{events}");
+    let left = server.kubectl("get pod recycler-for-old --ignore-not-found -o name").expect_success();
+    assert!(left.is_empty(), "{left}");
+}
+
+#[test]
 fn wrong_flags_are_refused_by_name() {
     let run = |args: &[&str]| {
         run_command(Command::new(machine::built_program("ferry")).arg("kube-controller-manager").args(args), None)
