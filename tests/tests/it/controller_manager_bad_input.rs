@@ -52,7 +52,7 @@ fn contradictory_objects_are_reported_and_cause_no_busy_loop() {
         error if error.is_empty() => Ok(()),
         error => Err(error),
     });
-    server.kubectl_args(&["create", "-f", "-"], Some(&OBJECTS.replace("", ""))).expect_success();
+    server.kubectl_args(&["create", "-f", "-"], Some(OBJECTS)).expect_success();
 
     // Each keeps to its own pods.
     expect_output(&server, "get rs first -o jsonpath={.status.replicas}/{.status.fullyLabeledReplicas}", "2/2");
