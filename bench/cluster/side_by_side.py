@@ -1,7 +1,7 @@
 """`bench/run`: the same loads on a cluster of Ferry and on one of upstream's components, one after the other.
 
 Both clusters are those of `conformance/`, each in a network namespace of its own; the loads are `ferry-bench-cluster`,
-`ferry-bench-schedule` and `ferry-bench-api`. A part that cannot be trusted ends the run with the reason, and no table is printed.
+`ferry-bench-schedule`, `ferry-bench-controllers` and `ferry-bench-api`. A part that cannot be trusted ends the run with the reason, and no table is printed.
 """
 
 import argparse
@@ -24,10 +24,11 @@ from suite.machine import Network  # noqa: E402
 from suite.places import Untrusted  # noqa: E402
 from suite.upstream import Upstream  # noqa: E402
 
-PARTS = ["start", "idle", "pods", "schedule", "api", "kubectl"]
+PARTS = ["start", "idle", "pods", "memory", "schedule", "controllers", "api", "kubectl"]
 STARTS = 3
 API_RUNS = 3
 SETTLE, IDLE = 20, 60
+STORED_PODS = (10_000, 50_000)
 # The part of a clock's number that means the CPU time of a process.
 CPUCLOCK_SCHED = 2
 
@@ -126,6 +127,20 @@ class Side:
             for count, repeat in ((1, 7), (3, 7), (50, 3)):
                 self.load(network, [*program, "pods", f"--count={count}", f"--repeat={repeat}"])
             self.load(network, [*program, "deployment", "--repeat=7"])
+        if "memory" in self.parts:
+            for count in STORED_PODS:
+                self.memory(network, cluster, program, count)
+
+    def memory(self, network, cluster, program, count):
+        """The control plane with many pods; a cluster is used for all counts, each on top of the one before."""
+        stored = sum(size for size in STORED_PODS if size < count)
+        command = [*program, "stored-pods", f"--count={count - stored}", f"--first={stored}"]
+        with subprocess.Popen(network.inside(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            if not child.stdout.readline():
+                raise Untrusted(f"{self.name}: pods could not be stored")
+            time.sleep(SETTLE)
+            self.add(f"memory of the control plane with {count} pods", "MB", resident(cluster.control_plane()))
+            child.stdin.close()
 
     def idle(self, cluster):
         time.sleep(SETTLE)
@@ -162,6 +177,20 @@ def schedule(table, options):
         table.add(line["row"], line["unit"], line["server"], [line["value"]])
 
 
+def controllers(table, options):
+    """The controller managers, each on an API server of its own; pods are played."""
+    built = places.programs("kube-apiserver", "etcd", "kube-controller-manager")
+    release = places.target() / "release"
+    command = [release / "ferry-bench-controllers", "--ferry", places.ferry(), "--upstream", built["kube-apiserver"],
+               "--etcd", built["etcd"], "--kube-controller-manager", built["kube-controller-manager"], "--dir", release,
+               *options]
+    told = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if told.returncode:
+        raise Untrusted(f"bench/controllers: {told.stderr.strip()[-500:]}")
+    for line in map(json.loads, told.stdout.splitlines()):
+        table.add(line["row"], line["unit"], line["server"], [line["value"]])
+
+
 def api(table):
     """The API server alone: what an operation costs it, and how many go through."""
     built = places.programs("kube-apiserver", "etcd")
@@ -185,13 +214,17 @@ def main():
     parser.add_argument("--workload", action="append", default=[], metavar="PART",
                         help="schedule: only workloads whose names contain this; may be given several times")
     parser.add_argument("--nodes", type=int, help="schedule: only workloads with this many nodes (500, 1000, 5000)")
+    parser.add_argument("--load", action="append", default=[], metavar="NAME",
+                        help="controllers: only this load (deployments, jobs, services, namespace); may be given several times")
+    parser.add_argument("--scale", type=float, default=1.0,
+                        help="controllers: the part of each load's objects that there are (default: 1)")
     arguments = parser.parse_args()
     names = arguments.names or PARTS
     unknown = set(names) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     table, began = Table(), time.monotonic()
-    if set(names) - {"api", "kubectl", "schedule"}:
+    if set(names) - {"api", "controllers", "kubectl", "schedule"}:
         images.ensure()
         for side in ("ferry", "upstream"):
             Side(side, names, table).measure()
@@ -199,6 +232,8 @@ def main():
     if "schedule" in names:
         options = [f"--workload={part}" for part in arguments.workload]
         schedule(table, options + ([f"--nodes={arguments.nodes}"] if arguments.nodes else []))
+    if "controllers" in names:
+        controllers(table, [*(f"--load={name}" for name in arguments.load), f"--scale={arguments.scale}"])
     if "api" in names:
         api(table)
     if "kubectl" in names:

@@ -13,6 +13,7 @@ use crate::{CommandOutput, TestCa, eventually, machine, run_command};
 pub struct TestApiServer {
     child: Child,
     dir: tempfile::TempDir,
+    authority: TestCa,
 }
 
 impl Default for TestApiServer {
@@ -32,7 +33,7 @@ impl TestApiServer {
     #[track_caller]
     pub fn start_with(flags: &[String]) -> Self {
         let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
-        certificates(dir.path());
+        let authority = certificates(dir.path());
         let port = free_port();
         fs::write(dir.path().join("kubeconfig"), kubeconfig(dir.path(), port)).expect("written");
         fs::write(dir.path().join("stranger.kubeconfig"), stranger(dir.path(), port)).expect("written");
@@ -40,7 +41,7 @@ impl TestApiServer {
         let mut command = Command::new(machine::built_program("ferry"));
         command.arg("kube-apiserver").args(arguments(dir.path(), port)).args(flags);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
-        let mut server = Self { child: command.spawn().expect("ferry starts"), dir };
+        let mut server = Self { child: command.spawn().expect("ferry starts"), dir, authority };
         eventually("the API server listens", || {
             assert!(matches!(server.child.try_wait(), Ok(None)), "it ended:\n{}", server.log());
             TcpStream::connect(("127.0.0.1", port)).map(|_| ()).map_err(|error| error.to_string())
@@ -51,6 +52,16 @@ impl TestApiServer {
     /// An administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig")
+    }
+
+    /// Makes another administrator; returns the kubeconfig.
+    pub fn add_administrator(&self, name: &str) -> PathBuf {
+        self.authority.issue(name, "system:masters", &["localhost"]);
+        let text = fs::read_to_string(self.kubeconfig()).expect("a kubeconfig");
+        let text = text.replace("/admin.crt", &format!("/{name}.crt")).replace("/admin.key", &format!("/{name}.key"));
+        let file = self.file(&format!("{name}.kubeconfig"));
+        fs::write(&file, text).expect("written");
+        file
     }
 
     /// A file of this test.
@@ -137,9 +148,10 @@ fn stranger(dir: &Path, port: u16) -> String {
 }
 
 /// An authority, the server's certificate and an administrator's.
-fn certificates(dir: &Path) {
+fn certificates(dir: &Path) -> TestCa {
     let authority = TestCa::new(dir, "ca");
     for (name, group) in [("server", "servers"), ("admin", "system:masters")] {
         authority.issue(name, group, &["localhost"]);
     }
+    authority
 }

@@ -8,6 +8,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+use serde_json::json;
 
 /// The certificates of a run.
 pub struct BenchPki {
@@ -51,6 +52,19 @@ impl BenchPki {
         fs::write(&tokens.0, key.serialize_pem())?;
         fs::write(&tokens.1, key.public_key_pem())?;
         Ok(Self { ca: file, server, tokens, client })
+    }
+
+    /// A kubeconfig of the client for the server at a port of loopback.
+    pub fn kubeconfig(&self, port: u16) -> String {
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": {
+                "server": format!("https://127.0.0.1:{port}"), "certificate-authority": self.ca}}],
+            "users": [{"name": "bench", "user": {
+                "client-certificate": self.client.0, "client-key": self.client.1}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        })
+        .to_string()
     }
 
     /// The client's TLS configuration.

@@ -4,6 +4,7 @@
 
 mod pods;
 mod rows;
+mod stored_pods;
 mod watch;
 
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ struct Arguments {
 enum ClusterLoad {
     /// Start pods of a present image, wait until they are Ready, end them
     Pods(pods::PodLoad),
+    /// Store pods that run nowhere, until standard input ends
+    StoredPods(stored_pods::StoredPodLoad),
     /// Start deployments of three, wait until they are available
     Deployment(pods::DeploymentLoad),
 }
@@ -40,6 +43,7 @@ async fn main() -> anyhow::Result<()> {
     let client = Client::try_from(config)?;
     match arguments.load {
         ClusterLoad::Pods(load) => load.run(&client).await,
+        ClusterLoad::StoredPods(load) => load.run(&client).await,
         ClusterLoad::Deployment(load) => load.run(&client).await,
     }
 }

@@ -56,7 +56,7 @@ impl MeasuredScheduler {
         dir: &Path,
     ) -> anyhow::Result<Self> {
         let kubeconfig = dir.join("scheduler.kubeconfig");
-        fs::write(&kubeconfig, kubeconfig_document(server.port, pki))?;
+        fs::write(&kubeconfig, pki.kubeconfig(server.port))?;
         let config = dir.join("scheduler.json");
         let document = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
@@ -109,16 +109,4 @@ impl MeasuredScheduler {
             cycles: Histogram::read(&text, "scheduler_scheduling_algorithm_duration_seconds"),
         })
     }
-}
-
-fn kubeconfig_document(port: u16, pki: &BenchPki) -> String {
-    json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {
-            "server": format!("https://127.0.0.1:{port}"), "certificate-authority": pki.ca}}],
-        "users": [{"name": "bench", "user": {
-            "client-certificate": pki.client.0, "client-key": pki.client.1}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-    })
-    .to_string()
 }

@@ -1,5 +1,7 @@
 //! Classifies API errors by status code and reason, never by message text.
 
+use crate::leader_fence::NotLeaderError;
+
 /// Predicates that controllers use on a failed request.
 pub trait ApiErrorExt {
     /// The object does not exist.
@@ -14,6 +16,8 @@ pub trait ApiErrorExt {
     fn is_timeout(&self) -> bool;
     /// The object failed validation; sending it again unchanged fails again.
     fn is_invalid(&self) -> bool;
+    /// This candidate does not hold its lease; the write was not sent.
+    fn is_not_leader(&self) -> bool;
     /// The message of the returned `Status`, without the client's prefix.
     fn server_message(&self) -> String;
 }
@@ -43,6 +47,10 @@ impl ApiErrorExt for kube::Error {
 
     fn is_invalid(&self) -> bool {
         matches!(self, kube::Error::Api(status) if status.code == 422)
+    }
+
+    fn is_not_leader(&self) -> bool {
+        matches!(self, kube::Error::Service(error) if error.is::<NotLeaderError>())
     }
 
     fn server_message(&self) -> String {

@@ -1,13 +1,11 @@
 //! Limits of the events that one component writes, as client-go's `EventCorrelator` has them: many similar events become
 //! one, and an object has a budget of events.
 
-use std::{
-    collections::{HashMap, HashSet},
-    hash::Hash,
-    time::Duration,
-};
+use std::{collections::HashSet, hash::Hash, time::Duration};
 
 use tokio::time::Instant;
+
+use crate::lru_map::LruMap;
 
 /// Number of different messages from which on similar events are combined.
 const MAX_SIMILAR_EVENTS: usize = 10;
@@ -17,15 +15,15 @@ pub(crate) const AGGREGATION: Duration = Duration::from_secs(10 * 60);
 const BURST: u32 = 25;
 /// Time after which an object that used up its burst may have another event.
 const REFILL: Duration = Duration::from_secs(300);
-/// Number of remembered objects and similar events above which old ones are dropped.
-const REMEMBERED: usize = 4096;
+/// Number of remembered objects and similar events.
+pub(crate) const REMEMBERED: usize = 4096;
 /// Prefix of the message of combined events.
 const COMBINED: &str = "(combined from similar events): ";
 
 /// Counts similar events (`S`: all but the message) and events per object (`O`).
 pub(crate) struct EventCorrelator<S, O> {
-    similar: HashMap<S, SimilarEvents>,
-    budgets: HashMap<O, EventBudget>,
+    similar: LruMap<S, SimilarEvents>,
+    budgets: LruMap<O, EventBudget>,
 }
 
 struct SimilarEvents {
@@ -39,19 +37,15 @@ struct EventBudget {
     refilled: Instant,
 }
 
-impl<S: Eq + Hash, O: Eq + Hash> EventCorrelator<S, O> {
+impl<S: Clone + Eq + Hash, O: Clone + Eq + Hash> EventCorrelator<S, O> {
     pub(crate) fn new() -> Self {
-        Self { similar: HashMap::new(), budgets: HashMap::new() }
+        Self { similar: LruMap::new(REMEMBERED), budgets: LruMap::new(REMEMBERED) }
     }
 
     /// Returns the message of the event that combines this one with similar ones; `None` if it stands alone.
     pub(crate) fn combine_event(&mut self, similar: S, message: &str) -> Option<String> {
-        if self.similar.len() >= REMEMBERED {
-            self.similar.retain(|_, events| events.last.elapsed() <= AGGREGATION);
-        }
         let now = Instant::now();
-        let events =
-            self.similar.entry(similar).or_insert_with(|| SimilarEvents { messages: HashSet::new(), last: now });
+        let events = self.similar.get_or_insert_with(similar, || SimilarEvents { messages: HashSet::new(), last: now });
         if events.last.elapsed() > AGGREGATION {
             events.messages.clear();
         }
@@ -66,11 +60,8 @@ impl<S: Eq + Hash, O: Eq + Hash> EventCorrelator<S, O> {
 
     /// Takes an event from the budget of an object; returns whether it may be written.
     pub(crate) fn take_budget(&mut self, object: O) -> bool {
-        if self.budgets.len() >= REMEMBERED {
-            self.budgets.retain(|_, budget| budget.refilled.elapsed() < REFILL * BURST);
-        }
         let now = Instant::now();
-        let budget = self.budgets.entry(object).or_insert(EventBudget { left: BURST, refilled: now });
+        let budget = self.budgets.get_or_insert_with(object, || EventBudget { left: BURST, refilled: now });
         let refills = u32::try_from(budget.refilled.elapsed().as_secs() / REFILL.as_secs()).unwrap_or(BURST);
         budget.left = budget.left.saturating_add(refills).min(BURST);
         budget.refilled = if budget.left == BURST { now } else { budget.refilled + REFILL * refills };

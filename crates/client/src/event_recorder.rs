@@ -1,9 +1,10 @@
 //! Records `v1` Events about objects without blocking or failing the caller.
 //!
-//! One task per recorder writes them. An event equal to one of the last ten minutes increments that event's count; many
-//! similar ones are combined, and an object has a budget of events (see [`crate::event_correlator`]).
+//! One task per recorder writes them. An event equal to a former one increments that event's count; many similar ones are
+//! combined, and an object has a budget of events (see [`crate::event_correlator`]). While the server cannot be reached, a
+//! write is tried again for two minutes.
 
-use std::{collections::HashMap, time::Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -19,15 +20,18 @@ use tokio::sync::mpsc;
 
 use crate::{
     errors::ApiErrorExt,
-    event_correlator::{AGGREGATION, EventCorrelator},
+    event_correlator::{EventCorrelator, REMEMBERED},
+    lru_map::LruMap,
 };
 
 /// Capacity of the write queue; events beyond it are dropped.
 const CAPACITY: usize = 1000;
-/// Number of remembered events above which those past [`AGGREGATION`] are dropped.
-const REMEMBERED: usize = 4096;
+/// Number of tries of a write that does not reach the server.
+const MAX_TRIES: u32 = 12;
+/// Delay between tries.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Writes `v1` Events for one component, counting equal events within ten minutes. Cheap to clone.
+/// Writes `v1` Events for one component, counting equal events. Cheap to clone.
 #[derive(Clone)]
 pub struct EventRecorder {
     sender: mpsc::Sender<EventKey>,
@@ -50,7 +54,8 @@ impl EventRecorder {
         let (sender, keys) = mpsc::channel(CAPACITY);
         let source = EventSource { component: Some(component.into()), host: host.map(Into::into) };
         tokio::spawn(
-            EventWriter { client, source, written: HashMap::new(), correlator: EventCorrelator::new() }.run(keys),
+            EventWriter { client, source, written: LruMap::new(REMEMBERED), correlator: EventCorrelator::new() }
+                .run(keys),
         );
         Self { sender }
     }
@@ -97,15 +102,16 @@ impl EventKey {
 struct EventWriter {
     client: Client,
     source: EventSource,
-    written: HashMap<EventKey, RecordedEvent>,
+    written: LruMap<EventKey, RecordedEvent>,
     correlator: EventCorrelator<EventKey, [Option<String>; 6]>,
 }
 
-/// An event that this recorder has written.
+/// The occurrences of an event so far.
+#[derive(Clone)]
 struct RecordedEvent {
     name: String,
     count: i32,
-    at: Instant,
+    first: Timestamp,
 }
 
 impl EventWriter {
@@ -126,47 +132,68 @@ impl EventWriter {
             Some(message) => (&similar, message),
             None => (event, event.message.clone()),
         };
+        let (recorded, is_known) = self.count_event(key);
+        // Events beyond the budget are counted, too.
         if !self.correlator.take_budget(key.regarding.clone()) {
             return Ok(());
         }
-        let api: Api<Event> = Api::namespaced(self.client.clone(), key.namespace());
-        if let Some(written) = self.written.get_mut(key).filter(|written| written.at.elapsed() < AGGREGATION) {
-            (written.count, written.at) = (written.count + 1, Instant::now());
-            let patch = json!({"count": written.count, "lastTimestamp": Time(Timestamp::now()), "message": message});
-            match api.patch(&written.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        let event = new_event(key, message, &self.source, recorded);
+        let mut failures = 0;
+        while let Err(error) = self.send_event(&event, is_known).await {
+            failures += 1;
+            // What the server has refused it will refuse again.
+            let is_refused = matches!(&error, kube::Error::Api(_));
+            if is_refused || error.is_not_leader() || failures >= MAX_TRIES {
+                return Err(error);
+            }
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
+        Ok(())
+    }
+
+    /// Counts an event; returns its first occurrence with the count, and whether it was written before.
+    fn count_event(&mut self, key: &EventKey) -> (RecordedEvent, bool) {
+        let is_known = self.written.get_mut(key).is_some();
+        let recorded = self.written.get_or_insert_with(key.clone(), || {
+            let first = Timestamp::now();
+            let object = key.regarding[3].as_deref().unwrap_or("unknown");
+            RecordedEvent { name: format!("{object}.{:016x}", first.as_nanosecond()), count: 0, first }
+        });
+        recorded.count += 1;
+        (recorded.clone(), is_known)
+    }
+
+    /// Writes an event, or the count of one that exists. One that was deleted meanwhile is created again, with its count.
+    async fn send_event(&self, event: &Event, is_known: bool) -> Result<(), kube::Error> {
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        if is_known {
+            let patch = json!({"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message});
+            let name = event.metadata.name.as_deref().unwrap_or_default();
+            match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Err(error) if error.is_not_found() => {}
                 result => return result.map(drop),
             }
         }
-        let event = new_event(key, message, &self.source, Timestamp::now());
-        api.create(&PostParams::default(), &event).await?;
-        self.remember_event(key.clone(), event.metadata.name.unwrap_or_default());
-        Ok(())
-    }
-
-    fn remember_event(&mut self, key: EventKey, name: String) {
-        if self.written.len() >= REMEMBERED {
-            self.written.retain(|_, written| written.at.elapsed() < AGGREGATION);
-        }
-        if self.written.len() < REMEMBERED {
-            self.written.insert(key, RecordedEvent { name, count: 1, at: Instant::now() });
-        }
+        api.create(&PostParams::default(), event).await.map(drop)
     }
 }
 
-/// Builds the first event of a series, named after its object and the time as client-go does.
-fn new_event(key: &EventKey, message: String, source: &EventSource, now: Timestamp) -> Event {
-    let involved_object = key.involved_object();
-    let name = format!("{}.{:016x}", involved_object.name.as_deref().unwrap_or("unknown"), now.as_nanosecond());
+/// Builds an event that happened now, and its count so far; it is named after its object and the first time, as client-go does.
+fn new_event(key: &EventKey, message: String, source: &EventSource, recorded: RecordedEvent) -> Event {
     Event {
-        metadata: ObjectMeta { name: Some(name), namespace: Some(key.namespace().into()), ..Default::default() },
-        involved_object,
+        metadata: ObjectMeta {
+            name: Some(recorded.name),
+            namespace: Some(key.namespace().into()),
+            ..Default::default()
+        },
+        involved_object: key.involved_object(),
         type_: Some(key.type_.into()),
         reason: Some(key.reason.clone()),
         message: Some(message),
-        count: Some(1),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
+        count: Some(recorded.count),
+        first_timestamp: Some(Time(recorded.first)),
+        last_timestamp: Some(Time(Timestamp::now())),
         reporting_component: source.component.clone(),
         reporting_instance: Some(source.host.clone().unwrap_or_default()),
         source: Some(source.clone()),
@@ -185,6 +212,59 @@ mod tests {
     use super::*;
 
     type Seen = Arc<Mutex<Vec<(String, String, serde_json::Value)>>>;
+
+    /// Returns a client whose server answers with these statuses in turn, 0 breaking the connection, and records methods
+    /// and counts.
+    fn scripted(statuses: Vec<u16>, seen: Arc<Mutex<Vec<(String, i64)>>>) -> Client {
+        let statuses = Arc::new(Mutex::new(statuses.into_iter()));
+        crate::transport::in_process_client(
+            tower::service_fn(move |request: Request<Body>| {
+                let (statuses, seen) = (statuses.clone(), seen.clone());
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body: serde_json::Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+                    seen.lock().unwrap().push((head.method.to_string(), body["count"].as_i64().unwrap()));
+                    let code = statuses.lock().unwrap().next().unwrap_or(201);
+                    let answer = match code {
+                        0 => return Err("the connection broke".into()),
+                        404 => json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
+                            "code": 404, "message": "gone"}),
+                        _ => json!({"metadata": {}, "involvedObject": {}}),
+                    };
+                    let response = Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer)?));
+                    Ok::<_, tower::BoxError>(response?)
+                }
+            }),
+            "test",
+        )
+    }
+
+    async fn check(statuses: Vec<u16>, events: usize, expected: &[(&str, i64)]) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let recorder = EventRecorder::new(scripted(statuses, seen.clone()), "tester", None);
+        let node = ObjectReference { kind: Some("Node".into()), name: Some("n1".into()), ..Default::default() };
+        for _ in 0..events {
+            recorder.record_warning(node.clone(), "Odd", "something is odd");
+            // Longer than similar events are remembered.
+            tokio::time::sleep(Duration::from_secs(900)).await;
+        }
+        let seen = seen.lock().unwrap().clone();
+        let seen: Vec<_> = seen.iter().map(|(method, count)| (method.as_str(), *count)).collect();
+        assert_eq!(seen, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deleted_event_is_created_again_with_its_count() {
+        check(vec![201, 200, 404, 201, 200], 4, &[("POST", 1), ("PATCH", 2), ("PATCH", 3), ("POST", 3), ("PATCH", 4)])
+            .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_that_does_not_reach_the_server_is_tried_again() {
+        check(vec![0, 0, 201, 200], 2, &[("POST", 1), ("POST", 1), ("POST", 1), ("PATCH", 2)]).await;
+        let tries: Vec<_> = (0..MAX_TRIES).map(|_| ("POST", 1)).collect();
+        check(vec![0; MAX_TRIES as usize], 1, &tries).await;
+    }
 
     /// Returns a client whose server echoes and records every request.
     fn echo(seen: Seen, done: Arc<tokio::sync::Semaphore>) -> Client {

@@ -25,6 +25,7 @@ pub use crate::cached_view::CachedObject;
 use crate::{
     cached_view::CachedView,
     indexer::{Indexer, ResourceEvent},
+    unmanaged_object::UnmanagedObject,
 };
 
 /// Delay before a handler that panicked is called again; doubles up to 64 times.
@@ -54,7 +55,8 @@ impl<K: CachedView> SharedInformer<K> {
     /// Starts watching in the background until `shutdown`.
     pub fn start(api: Api<K::Object>, config: watcher::Config, shutdown: CancellationToken) -> Self {
         let informer = Self::new_idle();
-        let events = watcher(api, config.streaming_lists()).default_backoff();
+        let events = watcher(UnmanagedObject::api(api), config.streaming_lists()).default_backoff();
+        let events = events.map(|event| event.map(UnmanagedObject::into_event));
         let follower = informer.clone();
         tokio::spawn(async move { shutdown.run_until_cancelled(follower.process_events(events)).await });
         informer
@@ -97,6 +99,11 @@ impl<K: CachedView> SharedInformer<K> {
     /// Returns the objects that index `name` has under `value`.
     pub fn by_index(&self, name: &'static str, value: &str) -> Vec<Arc<K>> {
         self.read_indexer().by_index(name, value)
+    }
+
+    /// Returns the objects that index `name` has under that of `values` which has the fewest; none if a value has none.
+    pub fn by_rarest_index<'a>(&self, name: &'static str, values: impl Iterator<Item = &'a str>) -> Vec<Arc<K>> {
+        self.read_indexer().by_rarest(name, values)
     }
 
     /// Calls `handler` with every later event, and with `Added` for every object already cached. The handler must

@@ -2,13 +2,15 @@
 //!
 //! A candidate that holds the lease renews it every [`LeaderElectionConfig::retry_period`]; one that cannot renew within
 //! the renew deadline stops leading. Another candidate takes the lease over once it has *observed* no renewal for the
-//! lease duration, by its own clock: clock skew between candidates is harmless.
+//! lease duration, by its own clock: clock skew between candidates is harmless. Candidates read the lease several times in
+//! a retry period, which upstream's do not: so a dead leader is replaced right after its lease has ended.
 //!
 //! # Guarantees
 //! - At most one candidate leads at a time, as long as clocks run at about the same rate.
 //! - A lease that does not exist, was released, or is held by this identity is acquired at once. [`stable_identity`]
 //!   keeps the identity across restarts, so a restarted instance does not wait, even after `kill -9`.
 //! - The lease is released after the led work has ended, so that the next leader never overlaps with it.
+//! - Clients of the led work that are guarded by [`LeaderElector::fence`] write nothing once another candidate may lead.
 
 use std::{fs, io, path::Path, time::Duration};
 
@@ -24,10 +26,12 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{errors::ApiErrorExt, event_recorder::EventRecorder, metrics};
+use crate::{errors::ApiErrorExt, event_recorder::EventRecorder, leader_fence::LeaderFence, metrics};
 
-/// Upper bound of the random addition to the retry period while acquiring, as a fraction of it.
-const JITTER_FACTOR: f64 = 1.2;
+/// Reads of the lease in a retry period while another candidate holds it.
+const READS_PER_RETRY_PERIOD: u32 = 4;
+/// Upper bound of the random addition to the time between these reads, as a fraction of it.
+const JITTER_FACTOR: f64 = 0.2;
 
 /// First delay after a failed request while acquiring, doubled up to the retry period: a cluster that is starting up may
 /// not have the namespace yet, and a single candidate should not wait a whole retry period for it.
@@ -91,6 +95,7 @@ pub struct LeaderElector {
     config: LeaderElectionConfig,
     /// The last read or written lease, and when its spec was first observed by the local clock.
     observed: Option<(Lease, Instant)>,
+    fence: LeaderFence,
 }
 
 impl LeaderElector {
@@ -102,7 +107,13 @@ impl LeaderElector {
             recorder: EventRecorder::new(client, component, None),
             config,
             observed: None,
+            fence: LeaderFence::default(),
         }
+    }
+
+    /// The fence that guards the clients of the led work.
+    pub fn fence(&self) -> LeaderFence {
+        self.fence.clone()
     }
 
     /// Runs `lead` whenever this candidate is the leader, until `shutdown`. Its token is cancelled when leadership is
@@ -126,6 +137,7 @@ impl LeaderElector {
             if ended.is_none() {
                 self.wait_for_work(work).await;
             }
+            self.fence.close();
             self.report_transition("stopped leading", false);
             self.release().await;
             if returned_early {
@@ -153,7 +165,9 @@ impl LeaderElector {
                 Ok(true) => return,
                 Ok(false) => {
                     error_delay = INITIAL_ERROR_DELAY;
-                    tokio::time::sleep(self.config.retry_period.mul_f64(1.0 + JITTER_FACTOR * fastrand::f64())).await;
+                    let period = self.config.retry_period / READS_PER_RETRY_PERIOD;
+                    let delay = period.mul_f64(1.0 + JITTER_FACTOR * fastrand::f64());
+                    tokio::time::sleep(delay.min(self.remaining_lease())).await;
                 }
                 Err(error) => {
                     self.log_failure(&error);
@@ -217,7 +231,9 @@ impl LeaderElector {
             let spec = self.new_spec(None);
             let metadata = ObjectMeta { name: Some(self.config.name.clone()), ..Default::default() };
             let lease = Lease { metadata, spec: Some(spec) };
+            let sent = Instant::now();
             let created = self.leases.create(&PostParams::default(), &lease).await?;
+            self.fence.open_until(sent + self.config.lease_duration);
             self.observe(created);
             return Ok(true);
         };
@@ -232,7 +248,9 @@ impl LeaderElector {
 
     async fn write(&mut self, mut lease: Lease) -> Result<(), kube::Error> {
         lease.spec = Some(self.new_spec(lease.spec.as_ref()));
+        let sent = Instant::now();
         let written = self.leases.replace(&self.config.name, &PostParams::default(), &lease).await?;
+        self.fence.open_until(sent + self.config.lease_duration);
         self.observe(written);
         Ok(())
     }
@@ -268,10 +286,14 @@ impl LeaderElector {
 
     /// Whether the observed holder may still lead.
     fn is_lease_valid(&self) -> bool {
-        self.observed.as_ref().is_some_and(|(lease, at)| {
-            let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
-            at.elapsed() < Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
-        })
+        !self.remaining_lease().is_zero()
+    }
+
+    /// The time for which the observed holder may still lead.
+    fn remaining_lease(&self) -> Duration {
+        let Some((lease, at)) = &self.observed else { return Duration::ZERO };
+        let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).saturating_sub(at.elapsed())
     }
 
     /// Clears the holder, if this candidate still is, so that the next one need not wait.

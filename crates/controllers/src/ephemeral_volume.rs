@@ -2,7 +2,7 @@
 
 use client::{EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::{
-    api::core::v1::{EphemeralVolumeSource, PersistentVolumeClaim, Pod},
+    api::core::v1::{EphemeralVolumeSource, PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
@@ -13,12 +13,13 @@ use crate::{
     controller_ref::{controller_of, new_controller_ref},
     object_key::ObjectKey,
     pod_claims::{PODS_BY_CLAIM, index_pods_by_claim},
+    pod_view::PodView,
 };
 
 struct EphemeralVolumeController {
     client: Client,
     recorder: EventRecorder,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     claims: SharedInformer<PersistentVolumeClaim>,
 }
 
@@ -78,7 +79,7 @@ impl Controller for EphemeralVolumeController {
 }
 
 impl EphemeralVolumeController {
-    async fn ensure_claim(&self, pod: &Pod, volume: &str, source: &EphemeralVolumeSource) -> Result<(), String> {
+    async fn ensure_claim(&self, pod: &PodView, volume: &str, source: &EphemeralVolumeSource) -> Result<(), String> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), format!("{}-{volume}", pod.name_any()));
         if let Some(claim) = self.claims.get(&namespace, &name) {
             let is_owner =
@@ -110,14 +111,14 @@ impl EphemeralVolumeController {
     }
 }
 
-fn enqueue_pod(queue: &WorkQueue<ObjectKey>, pod: &Pod) {
+fn enqueue_pod(queue: &WorkQueue<ObjectKey>, pod: &PodView) {
     if pod.metadata.deletion_timestamp.is_none() && ephemeral_volumes(pod).next().is_some() {
         queue.add(ObjectKey::from_object(pod));
     }
 }
 
 /// Names and sources of a pod's generic ephemeral volumes.
-fn ephemeral_volumes(pod: &Pod) -> impl Iterator<Item = (&str, &EphemeralVolumeSource)> {
+fn ephemeral_volumes(pod: &PodView) -> impl Iterator<Item = (&str, &EphemeralVolumeSource)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| Some((volume.name.as_str(), volume.ephemeral.as_ref()?)))
+    volumes.filter_map(|volume| Some((volume.name.as_str(), volume.ephemeral.as_deref()?)))
 }

@@ -1,14 +1,13 @@
 //! The pod condition `DisruptionTarget`, set before a controller deletes a pod.
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Pod, PodCondition},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1::PodCondition, apimachinery::pkg::apis::meta::v1::Time};
 use serde_json::{Value, json};
 
+use crate::pod_view::PodView;
+
 /// Returns the condition to write; `None` if the pod has an equal one.
-pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<PodCondition> {
+pub(crate) fn disruption_target(pod: &PodView, reason: &str, message: &str, now: Timestamp) -> Option<PodCondition> {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let old = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget");
     let old = old.filter(|old| old.status == "True");
@@ -28,7 +27,7 @@ pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Tim
 }
 
 /// Builds a strategic merge patch of the status of this pod and no other of its name.
-pub(crate) fn status_patch(pod: &Pod, status: Value) -> Value {
+pub(crate) fn status_patch(pod: &PodView, status: Value) -> Value {
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
 }
 
@@ -38,7 +37,7 @@ mod tests {
 
     #[test]
     fn condition_is_written_once_and_keeps_its_transition_time() {
-        let pod = |conditions: Value| -> Pod {
+        let pod = |conditions: Value| -> PodView {
             serde_json::from_value(json!({"metadata": {"generation": 3}, "status": {"conditions": conditions}}))
                 .unwrap()
         };

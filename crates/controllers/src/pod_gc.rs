@@ -5,7 +5,7 @@ use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
@@ -20,6 +20,7 @@ use crate::{
     pod_availability::{is_pod_terminal, pod_phase},
     pod_disruption,
     pod_node::{assigned_node, index_pods_by_node, pods_on_node},
+    pod_view::PodView,
 };
 
 /// Delay between the end of a pod and the check of the threshold; ended pods in between are checked together.
@@ -33,7 +34,7 @@ const TERMINATED: &str = "terminated";
 struct PodGcController {
     client: Client,
     nodes: SharedInformer<Node>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     /// Number of terminated pods that are kept; `None` keeps all.
     terminated_threshold: Option<usize>,
 }
@@ -88,7 +89,7 @@ impl PodGcController {
         }
     }
 
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<PodGcWork>) {
+    fn handle_pod_event(&self, event: &ResourceEvent<PodView>, queue: &WorkQueue<PodGcWork>) {
         let (ResourceEvent::Added(pod) | ResourceEvent::Updated { new: pod, .. }) = event else { return };
         let work = PodGcWork::Pod(ObjectKey::from_object(pod.as_ref()));
         if self.terminated_threshold.is_some() && is_pod_terminated(pod) {
@@ -129,8 +130,8 @@ impl PodGcController {
     }
 
     /// Marks the pod as failed, since no kubelet does, and deletes it at once.
-    async fn delete_pod(&self, pod: &Pod, node_deleted: bool) -> Result<RequeueAction, kube::Error> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
+    async fn delete_pod(&self, pod: &PodView, node_deleted: bool) -> Result<RequeueAction, kube::Error> {
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
         let deleted = async {
             if !is_pod_terminal(pod) {
                 let mut status = json!({"phase": "Failed", "observedGeneration": pod.metadata.generation});
@@ -152,7 +153,7 @@ impl PodGcController {
     }
 }
 
-fn is_pod_terminated(pod: &Pod) -> bool {
+fn is_pod_terminated(pod: &PodView) -> bool {
     !matches!(pod_phase(pod), "Pending" | "Running" | "Unknown")
 }
 
@@ -163,8 +164,8 @@ fn is_out_of_service(node: &Node) -> bool {
 }
 
 /// Returns the pods to delete: evicted ones first, then the oldest.
-fn pods_above_threshold(mut pods: Vec<Arc<Pod>>, threshold: usize) -> Vec<Arc<Pod>> {
-    let is_evicted = |pod: &Pod| pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted");
+fn pods_above_threshold(mut pods: Vec<Arc<PodView>>, threshold: usize) -> Vec<Arc<PodView>> {
+    let is_evicted = |pod: &PodView| pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted");
     let excess = pods.len().saturating_sub(threshold);
     if excess > 0 {
         pods.sort_by_cached_key(|pod| {
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn evicted_and_then_oldest_pods_above_the_threshold_are_deleted() {
-        let pod = |name: &str, created: &str, reason: &str| -> Arc<Pod> {
+        let pod = |name: &str, created: &str, reason: &str| -> Arc<PodView> {
             let pod = json!({"metadata": {"name": name, "creationTimestamp": created}, "status": {"phase": "Failed", "reason": reason}});
             Arc::new(serde_json::from_value(pod).unwrap())
         };

@@ -2,7 +2,7 @@
 //! where the API server has PodGroups.
 
 use client::{RequeueAction, ResourceEvent, SharedInformer};
-use k8s_openapi::api::{core::v1::Pod, scheduling::v1alpha2::PodGroup};
+use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
 use kube::{Api, Client, api::PostParams};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     discovery::is_served,
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
+    pod_view::PodView,
 };
 
 const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
@@ -20,7 +21,7 @@ const ACTIVE_PODS_BY_GROUP: &str = "activePodGroup";
 struct PodGroupProtectionController {
     client: Client,
     groups: SharedInformer<PodGroup>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
 }
 
 /// Runs the controller until shutdown.
@@ -68,12 +69,12 @@ impl Controller for PodGroupProtectionController {
 }
 
 /// The PodGroup that a pod refers to.
-fn pod_group(pod: &Pod) -> Option<ObjectKey> {
+fn pod_group(pod: &PodView) -> Option<ObjectKey> {
     let name = pod.spec.as_ref()?.scheduling_group.as_ref()?.pod_group_name.as_deref()?;
     Some(ObjectKey::new(pod.metadata.namespace.as_deref().unwrap_or_default(), name))
 }
 
-fn active_group(pod: &Pod) -> Option<ObjectKey> {
+fn active_group(pod: &PodView) -> Option<ObjectKey> {
     pod_group(pod).filter(|_| !is_pod_terminal(pod))
 }
 
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn only_pods_that_have_not_ended_use_their_group() {
-        let pod = |spec: Value, phase: &str| -> Pod {
+        let pod = |spec: Value, phase: &str| -> PodView {
             let meta = json!({"name": "p", "namespace": "ns"});
             serde_json::from_value(json!({"metadata": meta, "spec": spec, "status": {"phase": phase}})).unwrap()
         };

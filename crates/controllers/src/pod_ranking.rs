@@ -3,24 +3,26 @@
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
-use crate::pod_availability::{is_pod_active, is_pod_ready, pod_phase, pod_ready_since};
+use crate::{
+    pod_availability::{is_pod_active, is_pod_ready, pod_phase, pod_ready_since},
+    pod_view::PodView,
+};
 
 /// Returns the `count` pods to delete first. `related` are pods that count as neighbours on a node.
 pub(crate) fn pods_to_delete(
-    mut pods: Vec<Arc<Pod>>,
-    related: &[Arc<Pod>],
+    mut pods: Vec<Arc<PodView>>,
+    related: &[Arc<PodView>],
     count: usize,
     now: Timestamp,
-) -> Vec<Arc<Pod>> {
+) -> Vec<Arc<PodView>> {
     if count < pods.len() {
         let mut on_node: HashMap<&str, usize> = HashMap::new();
         related
             .iter()
             .filter(|pod| is_pod_active(pod))
             .for_each(|pod| *on_node.entry(node_name(pod)).or_default() += 1);
-        let neighbours = |pod: &Pod| on_node.get(node_name(pod)).copied().unwrap_or(0);
+        let neighbours = |pod: &PodView| on_node.get(node_name(pod)).copied().unwrap_or(0);
         pods.sort_by(|a, b| compare_pods(a, b, &neighbours, now));
     }
     pods.truncate(count);
@@ -29,8 +31,8 @@ pub(crate) fn pods_to_delete(
 
 /// Total order for deletion: unassigned, pending, not ready, low deletion cost, more neighbours, recently ready, more
 /// restarts, recently created first.
-fn compare_pods(a: &Pod, b: &Pod, neighbours: &dyn Fn(&Pod) -> usize, now: Timestamp) -> Ordering {
-    let assigned = |pod: &Pod| !node_name(pod).is_empty();
+fn compare_pods(a: &PodView, b: &PodView, neighbours: &dyn Fn(&PodView) -> usize, now: Timestamp) -> Ordering {
+    let assigned = |pod: &PodView| !node_name(pod).is_empty();
     assigned(a)
         .cmp(&assigned(b))
         .then_with(|| phase_order(a).cmp(&phase_order(b)))
@@ -45,8 +47,8 @@ fn compare_pods(a: &Pod, b: &Pod, neighbours: &dyn Fn(&Pod) -> usize, now: Times
 
 /// Sorts pods so that those to delete first come first: unassigned, pending, not ready, recently ready, more restarts,
 /// recently created. The order of equal pods is kept.
-pub(crate) fn sort_active_pods(pods: &mut [Arc<Pod>]) {
-    let assigned = |pod: &Pod| !node_name(pod).is_empty();
+pub(crate) fn sort_active_pods(pods: &mut [Arc<PodView>]) {
+    let assigned = |pod: &PodView| !node_name(pod).is_empty();
     // An absent time counts as the most recent.
     let recent_first = |a: Option<Timestamp>, b: Option<Timestamp>| {
         (a.is_some(), std::cmp::Reverse(a)).cmp(&(b.is_some(), std::cmp::Reverse(b)))
@@ -62,11 +64,11 @@ pub(crate) fn sort_active_pods(pods: &mut [Arc<Pod>]) {
     });
 }
 
-fn node_name(pod: &Pod) -> &str {
+fn node_name(pod: &PodView) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("")
 }
 
-fn phase_order(pod: &Pod) -> u8 {
+fn phase_order(pod: &PodView) -> u8 {
     match pod_phase(pod) {
         "Unknown" => 1,
         "Running" => 2,
@@ -74,17 +76,17 @@ fn phase_order(pod: &Pod) -> u8 {
     }
 }
 
-fn deletion_cost(pod: &Pod) -> i32 {
+fn deletion_cost(pod: &PodView) -> i32 {
     let cost = pod.metadata.annotations.as_ref().and_then(|all| all.get("controller.kubernetes.io/pod-deletion-cost"));
     cost.and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
-fn creation_time(pod: &Pod) -> Option<Timestamp> {
+fn creation_time(pod: &PodView) -> Option<Timestamp> {
     pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
 /// The highest number of restarts among the containers, then among the sidecars.
-fn max_restarts(pod: &Pod) -> (i32, i32) {
+fn max_restarts(pod: &PodView) -> (i32, i32) {
     let Some(status) = &pod.status else { return (0, 0) };
     let regular = status.container_statuses.iter().flatten().map(|container| container.restart_count).max();
     let sidecars: Vec<&str> = pod
@@ -118,13 +120,13 @@ mod tests {
 
     const NOW: &str = "2030-01-01T00:00:00Z";
 
-    fn pod(name: &str, spec: Value, status: Value, annotations: Value) -> Arc<Pod> {
+    fn pod(name: &str, spec: Value, status: Value, annotations: Value) -> Arc<PodView> {
         let object = json!({"metadata": {"name": name, "uid": name, "annotations": annotations,
             "creationTimestamp": "2029-12-31T00:00:00Z"}, "spec": spec, "status": status});
         Arc::new(serde_json::from_value(object).unwrap())
     }
 
-    fn running(name: &str, node: &str, ready_since: &str) -> Arc<Pod> {
+    fn running(name: &str, node: &str, ready_since: &str) -> Arc<PodView> {
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": ready_since}]);
         pod(
             name,
@@ -135,7 +137,7 @@ mod tests {
     }
 
     /// Checks that the first pod is deleted, in either input order.
-    fn check(first: Arc<Pod>, second: Arc<Pod>, related: &[Arc<Pod>]) {
+    fn check(first: Arc<PodView>, second: Arc<PodView>, related: &[Arc<PodView>]) {
         for pods in [vec![first.clone(), second.clone()], vec![second.clone(), first.clone()]] {
             let chosen = pods_to_delete(pods, related, 1, NOW.parse().unwrap());
             assert_eq!(chosen[0].metadata.name, first.metadata.name);
@@ -179,7 +181,7 @@ mod tests {
     fn any_mixture_of_pods_has_a_total_order() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..200 {
-            let pods: Vec<Arc<Pod>> = (0..60)
+            let pods: Vec<Arc<PodView>> = (0..60)
                 .map(|at| {
                     let since = format!("2029-12-{:02}T00:00:{:02}Z", random.u8(20..31), random.u8(..3));
                     running(&format!("p{at}"), ["", "a", "b"][random.usize(..3)], &since)

@@ -1,11 +1,10 @@
 //! The ResourceClaims of pods.
 
-use k8s_openapi::api::{
-    core::v1::{Pod, PodResourceClaim},
-    resource::v1::ResourceClaim,
-};
+use k8s_openapi::api::{core::v1::PodResourceClaim, resource::v1::ResourceClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
+
+use crate::pod_view::PodView;
 
 /// The claim of a pod's entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(crate) enum PodClaim<'a> {
 
 impl<'a> PodClaim<'a> {
     /// Returns the claim of an entry of `pod.spec.resourceClaims`.
-    pub(crate) fn from_pod(pod: &'a Pod, entry: &'a PodResourceClaim) -> Self {
+    pub(crate) fn from_pod(pod: &'a PodView, entry: &'a PodResourceClaim) -> Self {
         if let Some(name) = &entry.resource_claim_name {
             return PodClaim::Named(name);
         }
@@ -43,7 +42,7 @@ impl<'a> PodClaim<'a> {
 }
 
 /// The entries of `pod.spec.resourceClaims`.
-pub(crate) fn pod_entries(pod: &Pod) -> &[PodResourceClaim] {
+pub(crate) fn pod_entries(pod: &PodView) -> &[PodResourceClaim] {
     pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
 }
 
@@ -64,7 +63,7 @@ pub(crate) struct NotOwnedError {
 }
 
 /// Checks that a generated claim belongs to the pod.
-pub(crate) fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), NotOwnedError> {
+pub(crate) fn check_owner(pod: &PodView, claim: &ResourceClaim) -> Result<(), NotOwnedError> {
     let owner = owning_pod(claim).map(|owner| &owner.uid);
     if owner.is_some() && owner == pod.metadata.uid.as_ref() {
         return Ok(());

@@ -5,7 +5,7 @@ use std::fmt;
 
 use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::VolumeAttributesClass,
 };
 use kube::{
@@ -20,6 +20,7 @@ use crate::{
     controller_ref,
     object_key::ObjectKey,
     pod_claims::{PODS_BY_CLAIM, index_pods_by_claim, pod_claim_names},
+    pod_view::PodView,
 };
 
 const PVC_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -56,7 +57,7 @@ impl ProtectedObject {
 struct StorageProtectionController {
     protected: ProtectedResource,
     client: Client,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     claims: SharedInformer<PersistentVolumeClaim>,
     volumes: SharedInformer<PersistentVolume>,
     classes: SharedInformer<VolumeAttributesClass>,
@@ -152,7 +153,7 @@ impl StorageProtectionController {
         if self.pods.by_index(PODS_BY_CLAIM, &key.to_string()).iter().any(|pod| pod_uses_claim(pod, claim)) {
             return Ok(true);
         }
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), &key.namespace);
         let live = api.list(&ListParams::default()).await?;
         Ok(live.items.iter().any(|pod| pod_uses_claim(pod, claim)))
     }
@@ -176,7 +177,7 @@ impl StorageProtectionController {
 }
 
 /// Whether a scheduled pod uses the claim. An unscheduled pod never starts with a deleted claim.
-fn pod_uses_claim(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+fn pod_uses_claim(pod: &PodView, claim: &PersistentVolumeClaim) -> bool {
     let Some(spec) = pod.spec.as_ref().filter(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()))
     else {
         return false;
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn scheduled_pods_use_named_and_own_ephemeral_claims() {
-        let pod = |uid: &str, node: &str| -> Pod {
+        let pod = |uid: &str, node: &str| -> PodView {
             serde_json::from_value(json!({"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node, "containers": [],
                 "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "ephemeral": {}}]}}))
             .unwrap()

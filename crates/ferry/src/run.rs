@@ -254,8 +254,10 @@ async fn start_controllers_and_scheduler(
     components.start("controllers", |shutdown| {
         let elector = elector(&manager, "kube-controller-manager");
         let informers = SharedInformerFactory::new(manager, shutdown.clone());
+        let fence = elector.fence();
+        let client_of: controllers::ServiceAccountClients = Arc::new(move |account| fence.guard(client_of(account)));
         let lead = move |term| {
-            let client_of = Arc::new(client_of.clone());
+            let client_of = client_of.clone();
             controllers::run_controllers(client_of, informers.clone(), options.clone(), term)
         };
         async move {
@@ -264,6 +266,7 @@ async fn start_controllers_and_scheduler(
         }
     });
     let elector = elector(&planner, "kube-scheduler");
+    let planner = elector.fence().guard(planner);
     components.start("scheduler", |shutdown| async move {
         let lead = |term| {
             let options = scheduler::SchedulerOptions { host: host.clone(), ..Default::default() };

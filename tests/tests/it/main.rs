@@ -4,6 +4,8 @@ mod aggregation;
 mod authentication;
 mod clients;
 mod cluster_api;
+mod controller_manager_bad_input;
+mod controller_manager_chaos;
 mod definitions;
 mod down;
 mod handover;

@@ -167,6 +167,45 @@ async fn lease_of_a_dead_holder_is_taken_over_after_the_lease_duration() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lease_of_a_dead_holder_is_taken_over_within_its_duration_after_the_kill() {
+    let server = FakeServer::default();
+    let first = start(&server, "a");
+    let second = start(&server, "b");
+    tokio::time::sleep(Duration::from_millis(21_500)).await;
+    // The lease was renewed at most a retry period ago.
+    let (dead, alive) = if first.leads() { (first, second) } else { (second, first) };
+    dead.task.abort();
+    pass(15).await;
+    assert!(alive.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fence_refuses_writes_without_a_lease_and_lets_reads_pass() {
+    let server = FakeServer::default();
+    let elector = LeaderElector::new(server.client(), "tester", LeaderElectionConfig::new("tester", "a"));
+    let fence = elector.fence();
+    let leases: Api<Lease> = Api::namespaced(fence.guard(server.client()), "kube-system");
+    let create = || async {
+        let lease = Lease { metadata: ObjectMeta { name: Some("other".into()), ..Default::default() }, spec: None };
+        leases.create(&PostParams::default(), &lease).await
+    };
+    assert!(create().await.unwrap_err().is_not_leader());
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(elector.run(shutdown.clone(), |term| async move { term.cancelled().await }));
+    pass(60).await;
+    // The fake server has one lease: the write gets there and is refused.
+    assert!(create().await.unwrap_err().is_already_exists() && fence.is_open());
+    // A paused process renews nothing and hears nothing.
+    task.abort();
+    pass(13).await;
+    assert!(fence.is_open());
+    pass(3).await;
+    assert!(!fence.is_open());
+    assert!(create().await.unwrap_err().is_not_leader());
+    assert!(leases.get("tester").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn expiry_is_measured_by_the_local_clock() {
     let server = FakeServer::default();
     // The holder's clock is a year behind: its renew time looks expired.

@@ -5,6 +5,7 @@
 //! alone: those of this controller are known by their names. `Node.status.volumesAttached` is written
 //! before a volume is detached and after it was attached, so that the kubelet mounts only attached volumes.
 
+mod in_tree_volume;
 mod state;
 
 use std::{
@@ -16,7 +17,7 @@ use std::{
 use client::{ApiErrorExt, EventRecorder, RequeueAction, SharedInformer, WorkQueue};
 use k8s_openapi::{
     api::{
-        core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
         storage::v1::{CSIDriver, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -35,6 +36,7 @@ use crate::{
     pod_availability::is_pod_terminal,
     pod_claims::{PODS_BY_CLAIM, claim_ref_key, index_pods_by_claim, pod_claim_names},
     pod_node::{assigned_node, index_pods_by_node, pods_on_node},
+    pod_view::PodView,
 };
 use state::{CsiVolume, DesiredVolume, DesiredVolumes};
 
@@ -48,7 +50,7 @@ const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(6 * 60);
 struct AttachDetachController {
     client: Client,
     recorder: EventRecorder,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     nodes: SharedInformer<Node>,
     claims: SharedInformer<PersistentVolumeClaim>,
     volumes: SharedInformer<PersistentVolume>,
@@ -296,7 +298,7 @@ impl AttachDetachController {
 
     fn record_multi_attach(&self, desired: &DesiredVolume, elsewhere: &[Arc<VolumeAttachment>]) {
         let claim = claim_ref_key(&desired.volume).map(|claim| claim.to_string()).unwrap_or_default();
-        let is_elsewhere = |pod: &Pod| {
+        let is_elsewhere = |pod: &PodView| {
             let node = assigned_node(pod);
             elsewhere.iter().any(|attachment| Some(attachment.spec.node_name.as_str()) == node) && !is_pod_terminal(pod)
         };

@@ -3,11 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::{
-    core::v1::{AttachedVolume, Node, PersistentVolume, Pod},
+    core::v1::{AttachedVolume, Node, PersistentVolume},
     storage::v1::VolumeAttachment,
 };
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
+
+use super::in_tree_volume;
+use crate::pod_view::PodView;
 
 /// Prefix of the unique names of CSI volumes.
 const CSI_PREFIX: &str = "kubernetes.io/csi/";
@@ -24,10 +27,13 @@ pub(super) struct CsiVolume {
 }
 
 impl CsiVolume {
-    /// Returns the CSI volume of a PersistentVolume.
+    /// Returns the CSI volume of a PersistentVolume, also of one with an in-tree source.
     pub(super) fn from_volume(volume: &PersistentVolume) -> Option<Self> {
-        let source = volume.spec.as_ref()?.csi.as_ref()?;
-        Some(Self { driver: source.driver.clone(), handle: source.volume_handle.clone() })
+        if let Some(source) = &volume.spec.as_ref()?.csi {
+            return Some(Self { driver: source.driver.clone(), handle: source.volume_handle.clone() });
+        }
+        let (driver, handle) = in_tree_volume::driver_and_handle(volume)?;
+        Some(Self { driver: driver.into(), handle })
     }
 
     /// Parses a name of `Node.status.volumesAttached`.
@@ -59,7 +65,7 @@ pub(super) fn is_attachment_name(name: &str) -> bool {
 pub(super) struct DesiredVolume {
     pub(super) csi: CsiVolume,
     pub(super) volume: Arc<PersistentVolume>,
-    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) pods: Vec<Arc<PodView>>,
 }
 
 /// Volumes by the name of their VolumeAttachment.
@@ -97,7 +103,7 @@ pub(super) fn attached_volumes(names: impl Iterator<Item = String>) -> Vec<Attac
 }
 
 /// The event of a pod whose volume is attached exclusively to another node.
-pub(super) fn multi_attach_message(volume: &str, pod: &Pod, users: &[Arc<Pod>]) -> String {
+pub(super) fn multi_attach_message(volume: &str, pod: &PodView, users: &[Arc<PodView>]) -> String {
     let (local, others): (Vec<_>, Vec<_>) = users.iter().partition(|user| user.namespace() == pod.namespace());
     let names: Vec<String> = local.iter().map(|user| user.name_any()).collect();
     let elsewhere = format!("{} pod(s) in different namespaces", others.len());
@@ -151,7 +157,7 @@ mod tests {
 
     #[test]
     fn pods_of_other_namespaces_are_only_counted() {
-        let pod = |namespace: &str, name: &str| -> Arc<Pod> {
+        let pod = |namespace: &str, name: &str| -> Arc<PodView> {
             Arc::new(serde_json::from_value(json!({"metadata": {"name": name, "namespace": namespace}})).unwrap())
         };
         let waiting = pod("a", "waiting");

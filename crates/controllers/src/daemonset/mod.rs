@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         apps::v1::{ControllerRevision, DaemonSet},
-        core::v1::{Node, Pod},
+        core::v1::Node,
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
@@ -40,6 +40,7 @@ use crate::{
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     pod_control::{PodControl, pod_from_template},
+    pod_view::PodView,
     slow_start::slow_start_batch,
 };
 
@@ -60,7 +61,7 @@ enum DaemonSetKey {
 struct DaemonSetController {
     queue: WorkQueue<DaemonSetKey>,
     sets: SharedInformer<DaemonSet>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     nodes: SharedInformer<Node>,
     revisions: SharedInformer<ControllerRevision>,
     history: DaemonSetHistory,
@@ -144,7 +145,7 @@ impl DaemonSetController {
     }
 
     /// Records an expected creation or deletion and queues the sets that the event concerns.
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<DaemonSetKey>) {
+    fn handle_pod_event(&self, event: &ResourceEvent<PodView>, queue: &WorkQueue<DaemonSetKey>) {
         let pod = event.object();
         if let Some(set) = controller_ref::resolve_controller(&self.sets, &pod.metadata) {
             let key = ObjectKey::from_object(set.as_ref()).to_string();
@@ -238,7 +239,7 @@ impl DaemonSetSync<'_> {
         Ok(delay)
     }
 
-    async fn claim_pods(&self) -> Result<Vec<Arc<Pod>>, kube::Error> {
+    async fn claim_pods(&self) -> Result<Vec<Arc<PodView>>, kube::Error> {
         let candidates = controller_ref::claim_candidates(&self.controller.pods, &self.set.metadata);
         controller_ref::claim_objects(&self.controller.pod_control.client, self.set, self.selector, candidates).await
     }
@@ -306,9 +307,9 @@ impl DaemonSetSync<'_> {
         result
     }
 
-    async fn delete_pods(&self, pods: &[Arc<Pod>]) -> Result<(), kube::Error> {
+    async fn delete_pods(&self, pods: &[Arc<PodView>]) -> Result<(), kube::Error> {
         let about = self.set.object_ref(&());
-        let delete = async |pod: &Arc<Pod>| {
+        let delete = async |pod: &Arc<PodView>| {
             let deleted = self.controller.pod_control.delete_pod(&pod.name_any(), &about).await;
             if deleted.is_err() {
                 let uid = pod.metadata.uid.as_deref().unwrap_or("");
@@ -340,7 +341,7 @@ impl DaemonSetSync<'_> {
 }
 
 /// Groups pods by node. Terminal pods that are being deleted need no more attention.
-fn pods_by_node(pods: &[Arc<Pod>]) -> PodsByNode {
+fn pods_by_node(pods: &[Arc<PodView>]) -> PodsByNode {
     let mut by_node = PodsByNode::new();
     for pod in pods.iter().filter(|pod| !is_pod_terminal(pod) || pod.metadata.deletion_timestamp.is_none()) {
         if let Some(node) = placement::target_node(pod) {
@@ -351,7 +352,7 @@ fn pods_by_node(pods: &[Arc<Pod>]) -> PodsByNode {
 }
 
 /// Returns the value of [`BY_SET_AND_NODE`].
-fn set_and_node_of(pod: &Pod) -> Option<String> {
+fn set_and_node_of(pod: &PodView) -> Option<String> {
     let node = pod.spec.as_ref()?.node_name.as_deref().filter(|node| !node.is_empty())?;
     let controller =
         controller_ref::controller_of(&pod.metadata).filter(|controller| controller.kind == "DaemonSet")?;

@@ -1,16 +1,15 @@
 //! Placement of daemon pods: which nodes run one, and how a pod is tied to its node.
 
-use client::{
-    node_affinity::{matches_node_affinity, required_node_selector},
-    tolerations::tolerates_taint,
-};
+use client::{node_affinity::matches_node_affinity, tolerations::tolerates_taint};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{
-        Affinity, Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint,
+        Affinity, Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint,
         Toleration,
     },
 };
+
+use crate::pod_view::PodView;
 
 /// Whether a node runs a pod of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +98,14 @@ pub(super) fn assign_node(affinity: Option<Affinity>, node: &str) -> Affinity {
 }
 
 /// Returns the node that a pod runs on or is tied to.
-pub(super) fn target_node(pod: &Pod) -> Option<&str> {
+pub(super) fn target_node(pod: &PodView) -> Option<&str> {
     let spec = pod.spec.as_ref()?;
     if let Some(node) = spec.node_name.as_deref().filter(|node| !node.is_empty()) {
         return Some(node);
     }
-    let fields =
-        required_node_selector(spec)?.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let fields = required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
     let requirement = { fields }.find(|field| field.key == "metadata.name" && field.operator == "In")?;
     match requirement.values.as_deref() {
         Some([node]) => Some(node),
@@ -189,11 +189,10 @@ mod tests {
         let preferred = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [],
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]}}});
         let affinity = assign_node(serde_json::from_value(preferred).unwrap(), "n1");
-        let mut pod =
-            Pod { spec: Some(PodSpec { affinity: Some(affinity), ..Default::default() }), ..Default::default() };
+        let mut pod: PodView = serde_json::from_value(json!({"spec": {"affinity": affinity}})).unwrap();
         assert_eq!(target_node(&pod), Some("n1"));
         pod.spec.as_mut().unwrap().node_name = Some("n2".into());
         assert_eq!(target_node(&pod), Some("n2"));
-        assert_eq!(target_node(&Pod::default()), None);
+        assert_eq!(target_node(&PodView::default()), None);
     }
 }

@@ -3,48 +3,48 @@
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Node, Pod},
-};
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Node};
 
 use super::{
     placement::{NodePlacement, node_placement},
     template::{self, REVISION_LABEL, is_pod_updated, min_ready_seconds, pod_label},
 };
-use crate::pod_availability::{is_pod_ready, pod_phase, time_until_available};
+use crate::{
+    pod_availability::{is_pod_ready, pod_phase, time_until_available},
+    pod_view::PodView,
+};
 
 /// Daemon pods by the name of their node.
-pub(super) type PodsByNode = BTreeMap<String, Vec<Arc<Pod>>>;
+pub(super) type PodsByNode = BTreeMap<String, Vec<Arc<PodView>>>;
 
 /// Nodes that need a pod and pods to delete.
 #[derive(Debug, Default)]
 pub(super) struct DaemonPlan {
     pub(super) create: Vec<String>,
-    pub(super) delete: Vec<Arc<Pod>>,
+    pub(super) delete: Vec<Arc<PodView>>,
     /// Failed pods and their nodes: deleted with back-off.
-    pub(super) failed: Vec<(String, Arc<Pod>)>,
+    pub(super) failed: Vec<(String, Arc<PodView>)>,
     /// Succeeded pods and their nodes, to be deleted.
-    pub(super) succeeded: Vec<(String, Arc<Pod>)>,
+    pub(super) succeeded: Vec<(String, Arc<PodView>)>,
 }
 
 /// Whether a pod has been ready for the set's `minReadySeconds`.
-pub(super) fn is_available(set: &DaemonSet, pod: &Pod, now: Timestamp) -> bool {
+pub(super) fn is_available(set: &DaemonSet, pod: &PodView, now: Timestamp) -> bool {
     time_until_available(pod, min_ready_seconds(set), now) == Some(Duration::ZERO)
 }
 
-fn is_terminating(pod: &Pod) -> bool {
+fn is_terminating(pod: &PodView) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
 /// Whether the scheduler has bound the pod.
-fn is_scheduled(pod: &Pod) -> bool {
+fn is_scheduled(pod: &PodView) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty())
 }
 
 /// Orders scheduled pods first, then by age and name.
-pub(super) fn compare_by_age(a: &Pod, b: &Pod) -> Ordering {
-    let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+pub(super) fn compare_by_age(a: &PodView, b: &PodView) -> Ordering {
+    let created = |pod: &PodView| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
     is_scheduled(b)
         .cmp(&is_scheduled(a))
         .then_with(|| created(a).cmp(&created(b)))
@@ -73,7 +73,7 @@ pub(super) fn plan_nodes(
 fn plan_node(
     set: &DaemonSet,
     node: &Node,
-    pods: Option<&[Arc<Pod>]>,
+    pods: Option<&[Arc<PodView>]>,
     hash: &str,
     now: Timestamp,
     plan: &mut DaemonPlan,
@@ -106,7 +106,12 @@ fn plan_node(
 
 /// Returns the pods beside the oldest new and the oldest old pod, and the old one if it is not ready or the new one is
 /// available.
-fn excess_surge_pods(set: &DaemonSet, oldest_first: Vec<Arc<Pod>>, hash: &str, now: Timestamp) -> Vec<Arc<Pod>> {
+fn excess_surge_pods(
+    set: &DaemonSet,
+    oldest_first: Vec<Arc<PodView>>,
+    hash: &str,
+    now: Timestamp,
+) -> Vec<Arc<PodView>> {
     let (mut new, mut old, mut excess) = (None, None, Vec::new());
     for pod in oldest_first {
         let kept = if pod_label(&pod, REVISION_LABEL) == Some(hash) { &mut new } else { &mut old };
@@ -125,12 +130,12 @@ fn excess_surge_pods(set: &DaemonSet, oldest_first: Vec<Arc<Pod>>, hash: &str, n
 
 /// The pods of a node during an update.
 struct NodePods<'a> {
-    new: Option<&'a Arc<Pod>>,
-    old: Option<&'a Arc<Pod>>,
+    new: Option<&'a Arc<PodView>>,
+    old: Option<&'a Arc<PodView>>,
 }
 
 /// Returns the new and the old pod of a node; `None` if there are several of one kind, which [`plan_nodes`] removes.
-fn updated_pods<'a>(set: &DaemonSet, pods: &'a [Arc<Pod>], hash: &str) -> Option<NodePods<'a>> {
+fn updated_pods<'a>(set: &DaemonSet, pods: &'a [Arc<PodView>], hash: &str) -> Option<NodePods<'a>> {
     let (mut new, mut old) = (None, None);
     for pod in pods.iter().filter(|pod| !is_terminating(pod)) {
         let slot = if is_pod_updated(set, pod, hash) { &mut new } else { &mut old };
@@ -229,7 +234,7 @@ impl SurgePlanner<'_> {
         plan
     }
 
-    fn is_available(&self, pod: &Pod) -> bool {
+    fn is_available(&self, pod: &PodView) -> bool {
         is_available(self.set, pod, self.now)
     }
 }

@@ -20,7 +20,7 @@ fn node(name: &str) -> Arc<Node> {
 
 /// A pod from `name node revision state [age]`; the current revision is `new`, a state is `ready`, `unready`,
 /// `deleting`, `unbound` or a phase.
-fn pod(text: &str) -> Arc<Pod> {
+fn pod(text: &str) -> Arc<PodView> {
     let words: Vec<&str> = text.split(' ').collect();
     let (node, state) = (words[1], words[3]);
     let ready = if matches!(state, "ready" | "deleting") { "True" } else { "False" };
@@ -44,7 +44,7 @@ fn pods_by_node(pods: &[&str]) -> PodsByNode {
     by_node
 }
 
-fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+fn names(pods: &[Arc<PodView>]) -> Vec<String> {
     let mut names: Vec<_> = pods.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect();
     names.sort();
     names
@@ -53,7 +53,7 @@ fn names(pods: &[Arc<Pod>]) -> Vec<String> {
 fn check_nodes(set: &DaemonSet, nodes: &[&str], pods: &[&str], expected: Value) {
     let nodes: Vec<_> = nodes.iter().map(|name| node(name)).collect();
     let plan = plan_nodes(set, &nodes, &pods_by_node(pods), "new", NOW.parse().unwrap());
-    let pods_of = |pods: &[(String, Arc<Pod>)]| names(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>());
+    let pods_of = |pods: &[(String, Arc<PodView>)]| names(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>());
     let got = json!([plan.create, names(&plan.delete), pods_of(&plan.failed), pods_of(&plan.succeeded)]);
     assert_eq!(got, expected, "{pods:?}");
 }

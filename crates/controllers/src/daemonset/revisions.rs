@@ -4,10 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use client::{ApiErrorExt, SharedInformer};
 use k8s_openapi::{
-    api::{
-        apps::v1::{ControllerRevision, DaemonSet},
-        core::v1::Pod,
-    },
+    api::apps::v1::{ControllerRevision, DaemonSet},
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, runtime::RawExtension},
 };
 use kube::{
@@ -25,6 +22,7 @@ use crate::{
     controller_history::{RevisionHistory, revision_data, template_patch},
     controller_ref,
     hash::compute_hash,
+    pod_view::PodView,
 };
 
 /// The revision of a set's template and the older ones.
@@ -38,7 +36,7 @@ pub(super) struct DaemonSetRevisions {
 /// Syncs the revisions of DaemonSets.
 pub(super) struct DaemonSetHistory {
     pub(super) history: RevisionHistory,
-    pub(super) pods: SharedInformer<Pod>,
+    pub(super) pods: SharedInformer<PodView>,
 }
 
 fn hash_of(meta: &ObjectMeta) -> &str {
@@ -57,7 +55,7 @@ fn revision_to_keep(current: &[Arc<ControllerRevision>]) -> Option<&Arc<Controll
 /// Returns the oldest revisions above `limit` that no pod uses.
 fn revisions_to_delete(
     mut old: Vec<Arc<ControllerRevision>>,
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PodView>],
     limit: usize,
 ) -> Vec<Arc<ControllerRevision>> {
     let excess = old.len().saturating_sub(limit);
@@ -172,7 +170,7 @@ impl DaemonSetHistory {
             return Ok(());
         }
         let (client, hash) = (&self.history.client, hash_of(&kept.metadata));
-        let api: Api<Pod> = Api::namespaced(client.clone(), set.metadata.namespace.as_deref().unwrap_or(""));
+        let api: Api<PodView> = Api::namespaced(client.clone(), set.metadata.namespace.as_deref().unwrap_or(""));
         let pods = controller_ref::claim_candidates(&self.pods, &set.metadata);
         for pod in controller_ref::claim_objects(client, set, selector, pods).await? {
             if pod_label(&pod, REVISION_LABEL) != Some(hash) {
@@ -191,7 +189,7 @@ impl DaemonSetHistory {
         &self,
         set: &DaemonSet,
         old: Vec<Arc<ControllerRevision>>,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<PodView>],
     ) -> Result<(), kube::Error> {
         let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10);
         for revision in revisions_to_delete(old, pods, usize::try_from(limit).unwrap_or(0)) {
@@ -219,7 +217,7 @@ mod tests {
     #[test]
     fn unused_revisions_above_the_limit_are_deleted() {
         let old = vec![revision("c", 3), revision("a", 1), revision("b", 2), revision("d", 4)];
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"labels": {REVISION_LABEL: "a"}}})).unwrap();
+        let pod: PodView = serde_json::from_value(json!({"metadata": {"labels": {REVISION_LABEL: "a"}}})).unwrap();
         let check = |limit: usize, expected: &[&str]| {
             assert_eq!(names(&revisions_to_delete(old.clone(), &[Arc::new(pod.clone())], limit)), expected);
         };

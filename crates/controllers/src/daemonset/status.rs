@@ -106,12 +106,12 @@ pub(super) async fn update_status(
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
     use super::*;
+    use crate::pod_view::PodView;
 
-    fn pod(name: &str, node: &str, revision: &str, ready: bool, age: u8) -> Arc<Pod> {
+    fn pod(name: &str, node: &str, revision: &str, ready: bool, age: u8) -> Arc<PodView> {
         let ready = if ready { "True" } else { "False" };
         Arc::new(
             serde_json::from_value(json!({"metadata": {"name": name, "creationTimestamp": format!("2030-01-01T00:00:0{age}Z"),

@@ -2,11 +2,14 @@
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, RollingUpdateDaemonSet},
-    core::v1::{Pod, PodTemplateSpec},
+    core::v1::PodTemplateSpec,
 };
 
 use super::placement;
-use crate::int_or_percent::{RoundingMode, scaled_value};
+use crate::{
+    int_or_percent::{RoundingMode, scaled_value},
+    pod_view::PodView,
+};
 
 /// Label of pods and revisions with the hash of their template.
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
@@ -49,12 +52,12 @@ fn template_generation(set: &DaemonSet) -> Option<i64> {
 }
 
 /// Returns a label's value.
-pub(super) fn pod_label<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+pub(super) fn pod_label<'a>(pod: &'a PodView, name: &str) -> Option<&'a str> {
     pod.metadata.labels.as_ref()?.get(name).map(String::as_str)
 }
 
 /// Whether a pod has the current template, by hash or by generation.
-pub(super) fn is_pod_updated(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
+pub(super) fn is_pod_updated(set: &DaemonSet, pod: &PodView, hash: &str) -> bool {
     let generation = template_generation(set).map(|generation| generation.to_string());
     let by_generation = generation.is_some() && pod_label(pod, GENERATION_LABEL) == generation.as_deref();
     by_generation || !hash.is_empty() && pod_label(pod, REVISION_LABEL) == Some(hash)
@@ -100,7 +103,7 @@ mod tests {
     #[test]
     fn pods_are_updated_by_hash_or_generation() {
         let check = |labels: serde_json::Value, expected: bool| {
-            let pod: Pod = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
+            let pod: PodView = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
             assert_eq!(is_pod_updated(&set(), &pod, "h"), expected, "{labels}");
         };
         check(json!({REVISION_LABEL: "h"}), true);

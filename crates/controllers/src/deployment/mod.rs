@@ -15,10 +15,7 @@ use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInf
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{
-        apps::v1::{Deployment, ReplicaSet},
-        core::v1::Pod,
-    },
+    api::apps::v1::{Deployment, ReplicaSet},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
@@ -29,6 +26,7 @@ use crate::{
     controller::{Controller, ControllerWatches, run_controller},
     controller_ref,
     object_key::ObjectKey,
+    pod_view::PodView,
 };
 
 /// A Deployment could not be synced.
@@ -48,7 +46,7 @@ struct DeploymentController {
     client: Client,
     deployments: SharedInformer<Deployment>,
     replica_sets: SharedInformer<ReplicaSet>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     recorder: EventRecorder,
 }
 
@@ -89,7 +87,7 @@ impl Controller for DeploymentController {
 
 impl DeploymentController {
     /// Queues a Recreate Deployment when its last pod is gone; other pod changes show in the ReplicaSets.
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<ObjectKey>) {
+    fn handle_pod_event(&self, event: &ResourceEvent<PodView>, queue: &WorkQueue<ObjectKey>) {
         let ResourceEvent::Deleted(pod) = event else { return };
         let Some(deployment) = controller_ref::resolve_controller(&self.replica_sets, &pod.metadata)
             .and_then(|replica_set| controller_ref::resolve_controller(&self.deployments, &replica_set.metadata))

@@ -1,9 +1,7 @@
 //! The `Recreate` strategy: all old pods terminate before the first new one starts.
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::{DeploymentSyncError, limits::desired_replicas, rollout::DeploymentRollout, status};
-use crate::{controller_ref, pod_availability};
+use crate::{controller_ref, pod_availability, pod_view::PodView};
 
 impl DeploymentRollout<'_> {
     /// Scales old ReplicaSets to zero; once no old pod runs, scales up the new one.
@@ -22,7 +20,7 @@ impl DeploymentRollout<'_> {
 
     /// Whether an old pod still runs; terminating pods count.
     fn old_pods_running(&self) -> bool {
-        let pods_of = |uid: &String| controller_ref::controlled_objects::<Pod>(&self.controller.pods, uid);
+        let pods_of = |uid: &String| controller_ref::controlled_objects::<PodView>(&self.controller.pods, uid);
         self.old.iter().any(|replica_set| {
             let pods = replica_set.metadata.uid.iter().flat_map(pods_of);
             status::actual_replicas(replica_set) > 0

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{
-    core::v1::Pod,
-    resource::v1::{Device, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice},
-};
+use k8s_openapi::api::resource::v1::{Device, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice};
 
 use crate::{
     device_pools::allocated_devices,
     pod_resource_claims::{PodClaim, check_owner, pod_entries},
+    pod_view::PodView,
 };
 
 /// The effect that evicts pods.
@@ -26,7 +24,7 @@ pub(super) trait DeviceLister {
 }
 
 /// Returns the time at which a pod is to be evicted because of the taints of its devices.
-pub(super) fn pod_eviction_time(pod: &Pod, lister: &impl DeviceLister) -> Option<Timestamp> {
+pub(super) fn pod_eviction_time(pod: &PodView, lister: &impl DeviceLister) -> Option<Timestamp> {
     let is_scheduled = pod.spec.as_ref()?.node_name.as_deref().is_some_and(|node| !node.is_empty());
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let claims = pod_entries(pod).iter().filter(|_| is_scheduled).filter_map(|entry| {
@@ -39,7 +37,7 @@ pub(super) fn pod_eviction_time(pod: &Pod, lister: &impl DeviceLister) -> Option
 }
 
 /// Whether the pod, and no earlier one of its name, may use the claim.
-fn is_reserved_for(claim: &ResourceClaim, pod: &Pod) -> bool {
+fn is_reserved_for(claim: &ResourceClaim, pod: &PodView) -> bool {
     let mut consumers = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
     consumers.any(|consumer| Some(&consumer.uid) == pod.metadata.uid.as_ref())
 }
@@ -135,7 +133,7 @@ mod tests {
         FakeLister { slices, claim: Arc::new(serde_json::from_value(claim).unwrap()) }
     }
 
-    fn pod(uid: &str, node: &str) -> Pod {
+    fn pod(uid: &str, node: &str) -> PodView {
         let spec = json!({"containers": [], "nodeName": node,
             "resourceClaims": [{"name": "a", "resourceClaimName": "claim"}]});
         let meta = json!({"name": "p", "namespace": "ns", "uid": uid});

@@ -13,10 +13,7 @@ use std::{
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    core::v1::Pod,
-    resource::v1::{ResourceClaim, ResourceSlice},
-};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
@@ -31,6 +28,7 @@ use crate::{
     object_key::ObjectKey,
     pod_disruption,
     pod_resource_claims::pod_entries,
+    pod_view::PodView,
 };
 
 /// Index of ResourceSlices by driver and pool.
@@ -48,7 +46,7 @@ struct DeviceTaintEvictionController {
     client: Client,
     recorder: EventRecorder,
     devices: DeviceCaches,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     /// Pods to evict, and those evicted that still exist, with their uid.
     evictions: Mutex<HashMap<ObjectKey, (String, EvictionState)>>,
 }
@@ -123,8 +121,8 @@ impl Controller for DeviceTaintEvictionController {
 }
 
 /// Whether an event may change if and when the pod is evicted. The claims of a pod's spec are immutable.
-fn is_relevant_change(event: &ResourceEvent<Pod>) -> bool {
-    let observed = |pod: &Pod| {
+fn is_relevant_change(event: &ResourceEvent<PodView>) -> bool {
+    let observed = |pod: &PodView| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         (node, pod.status.as_ref().and_then(|status| status.resource_claim_statuses.clone()))
     };
@@ -159,7 +157,7 @@ impl DeviceTaintEvictionController {
     }
 
     /// Remembers that the pod is to be evicted; returns whether that is still to do.
-    fn schedule_eviction(&self, key: &ObjectKey, pod: &Pod) -> bool {
+    fn schedule_eviction(&self, key: &ObjectKey, pod: &PodView) -> bool {
         let uid = pod.uid().unwrap_or_default();
         let mut evictions = self.lock_evictions();
         if evictions.get(key).is_some_and(|(evicted, state)| *evicted == uid && *state == EvictionState::Evicted) {
@@ -169,7 +167,7 @@ impl DeviceTaintEvictionController {
         true
     }
 
-    fn cancel_eviction(&self, key: &ObjectKey, pod: &Pod) {
+    fn cancel_eviction(&self, key: &ObjectKey, pod: &PodView) {
         let mut evictions = self.lock_evictions();
         let Some((uid, state)) = evictions.get(key).cloned() else { return };
         let is_same = Some(&uid) == pod.metadata.uid.as_ref();
@@ -181,7 +179,7 @@ impl DeviceTaintEvictionController {
         }
     }
 
-    async fn evict_pod(&self, key: &ObjectKey, cached: &Pod) -> Result<RequeueAction, kube::Error> {
+    async fn evict_pod(&self, key: &ObjectKey, cached: &PodView) -> Result<RequeueAction, kube::Error> {
         match self.delete_pod(key, cached).await {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
@@ -196,8 +194,8 @@ impl DeviceTaintEvictionController {
     }
 
     /// Sets the condition `DisruptionTarget` and deletes the pod, unless it is gone or being deleted.
-    async fn delete_pod(&self, key: &ObjectKey, cached: &Pod) -> Result<(), kube::Error> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+    async fn delete_pod(&self, key: &ObjectKey, cached: &PodView) -> Result<(), kube::Error> {
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), &key.namespace);
         let pod = api.get(&key.name).await?;
         if pod.metadata.uid != cached.metadata.uid || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());

@@ -6,7 +6,7 @@ use client::{ApiErrorExt, SharedInformer};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, ReplicaSet, StatefulSet},
-        core::v1::{Pod, ReplicationController},
+        core::v1::ReplicationController,
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
@@ -15,6 +15,7 @@ use kube::ResourceExt;
 use super::DisruptionSyncError;
 use crate::{
     controller_ref::controller_of,
+    pod_view::PodView,
     scale_client::{ScaleClient, ScaleError, parse_group_version},
 };
 
@@ -39,7 +40,7 @@ type ControllerScale = (String, i32);
 
 impl ScaleFinder {
     /// Adds up the scales of the controllers of `pods`.
-    pub(super) async fn expected_scale(&self, pods: &[Arc<Pod>]) -> Result<ExpectedScale, DisruptionSyncError> {
+    pub(super) async fn expected_scale(&self, pods: &[Arc<PodView>]) -> Result<ExpectedScale, DisruptionSyncError> {
         let mut scales: HashMap<String, i32> = HashMap::new();
         let mut has_unmanaged_pods = false;
         for pod in pods {

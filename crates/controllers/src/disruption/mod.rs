@@ -9,13 +9,15 @@ use std::{sync::Arc, time::Duration};
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
-    api::{
-        core::v1::{Pod, PodCondition},
-        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
-    },
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{Api, Client, Resource, ResourceExt, api::PostParams, core::Selector};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+    core::Selector,
+};
+use serde_json::json;
 
 use self::{
     expected_scale::ScaleFinder,
@@ -31,6 +33,7 @@ use crate::{
     label_selector_text::LabelSelectorText,
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
+    pod_view::PodView,
     scale_client::{ScaleClient, ScaleError},
 };
 
@@ -63,7 +66,7 @@ enum DisruptionSyncError {
 struct DisruptionController {
     client: Client,
     budgets: SharedInformer<PodDisruptionBudget>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     scale_finder: ScaleFinder,
     recorder: EventRecorder,
 }
@@ -122,7 +125,7 @@ impl Controller for DisruptionController {
 
 impl DisruptionController {
     /// Returns the budgets that select a pod, and warns if there are several.
-    fn budgets_of_pod(&self, pod: &Pod) -> Vec<ObjectKey> {
+    fn budgets_of_pod(&self, pod: &PodView) -> Vec<ObjectKey> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
         let matching = objects_in_namespace(&self.budgets, namespace).into_iter().filter(|budget| {
             budget_selector(budget)
@@ -190,7 +193,7 @@ impl DisruptionController {
         Ok(recheck.map_or(RequeueAction::AwaitChange, RequeueAction::After))
     }
 
-    fn pods_of_budget(&self, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, DisruptionSyncError> {
+    fn pods_of_budget(&self, budget: &PodDisruptionBudget) -> Result<Vec<Arc<PodView>>, DisruptionSyncError> {
         let Some(selector) = budget_selector(budget)? else { return Ok(Vec::new()) };
         let pods = objects_in_namespace(&self.pods, budget.metadata.namespace.as_deref().unwrap_or(""));
         Ok(pods.into_iter().filter(|pod| selector_matches(&selector, &pod.metadata)).collect())
@@ -199,7 +202,7 @@ impl DisruptionController {
     async fn expected_scale(
         &self,
         budget: &PodDisruptionBudget,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<PodView>],
     ) -> Result<i32, DisruptionSyncError> {
         let scale = self.scale_finder.expected_scale(pods).await.inspect_err(|error| {
             let message = format!("Failed to calculate the number of expected pods: {error}");
@@ -236,20 +239,12 @@ impl DisruptionController {
             Some(Duration::ZERO) => {}
             Some(delay) => return Ok(RequeueAction::After(delay)),
         }
-        let mut update = (*pod).clone();
-        let cleared = PodCondition {
-            type_: "DisruptionTarget".into(),
-            status: "False".into(),
-            observed_generation: pod.metadata.generation,
-            last_transition_time: Some(Time(now)),
-            ..Default::default()
-        };
-        let conditions = update.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
-        conditions
-            .filter(|condition| condition.type_ == cleared.type_)
-            .for_each(|condition| *condition = cleared.clone());
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
-        api.replace_status(&key.name, &PostParams::default(), &update).await?;
+        let cleared = json!({"type": "DisruptionTarget", "status": "False", "lastTransitionTime": Time(now),
+            "observedGeneration": pod.metadata.generation, "reason": null, "message": null});
+        let metadata = json!({"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version});
+        let patch = Patch::Strategic(json!({"metadata": metadata, "status": {"conditions": [cleared]}}));
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), &key.namespace);
+        api.patch_status(&key.name, &PatchParams::default(), &patch).await?;
         Ok(RequeueAction::AwaitChange)
     }
 }
@@ -261,7 +256,7 @@ fn budget_selector(budget: &PodDisruptionBudget) -> Result<Option<Selector>, Dis
 }
 
 /// Returns the time until the pod's condition DisruptionTarget is stale; `None` if it has none that can become stale.
-fn time_until_stale(pod: &Pod, now: Timestamp) -> Option<Duration> {
+fn time_until_stale(pod: &PodView, now: Timestamp) -> Option<Duration> {
     if pod.metadata.deletion_timestamp.is_some() || is_pod_terminal(pod) {
         return None;
     }

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
-    api::{
-        core::v1::Pod,
-        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
-    },
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
     apimachinery::pkg::{
         apis::meta::v1::{Condition, Time},
         util::intstr::IntOrString,
@@ -18,6 +15,7 @@ use kube::ResourceExt;
 use crate::{
     int_or_percent::{RoundingMode, scaled_value},
     pod_availability::is_pod_ready,
+    pod_view::PodView,
 };
 
 /// Time within which an evicted pod is expected to be marked for deletion.
@@ -32,7 +30,7 @@ pub(super) struct DisruptedPods {
     /// Time when the first of them expires.
     pub(super) recheck_at: Option<Timestamp>,
     /// Pods that should have been deleted by now.
-    pub(super) not_deleted: Vec<Arc<Pod>>,
+    pub(super) not_deleted: Vec<Arc<PodView>>,
 }
 
 /// Whether the budget depends on the scale of the pods' controllers.
@@ -50,7 +48,7 @@ pub(super) fn desired_healthy(spec: &PodDisruptionBudgetSpec, expected: i32) -> 
 
 /// Keeps the disrupted pods that may still be deleted.
 pub(super) fn find_disrupted_pods(
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PodView>],
     known: Option<&BTreeMap<String, Time>>,
     now: Timestamp,
 ) -> DisruptedPods {
@@ -70,8 +68,8 @@ pub(super) fn find_disrupted_pods(
 }
 
 /// Counts the pods that are ready and neither being deleted nor about to be.
-pub(super) fn count_healthy_pods(pods: &[Arc<Pod>], disrupted: &BTreeMap<String, Time>, now: Timestamp) -> i32 {
-    let is_disrupted = |pod: &Pod| {
+pub(super) fn count_healthy_pods(pods: &[Arc<PodView>], disrupted: &BTreeMap<String, Time>, now: Timestamp) -> i32 {
+    let is_disrupted = |pod: &PodView| {
         let at = disrupted.get(pod.metadata.name.as_deref().unwrap_or(""));
         at.is_some_and(|at| now.duration_since(at.0) < DELETION_TIMEOUT)
     };
@@ -176,7 +174,7 @@ mod tests {
         NOW.parse().unwrap()
     }
 
-    fn pod(name: &str, ready: bool) -> Arc<Pod> {
+    fn pod(name: &str, ready: bool) -> Arc<PodView> {
         let ready = if ready { "True" } else { "False" };
         let object =
             json!({"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});

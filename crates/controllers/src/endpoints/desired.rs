@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Pod, Service, ServicePort,
+    EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Service, ServicePort,
 };
 
 use crate::{
     pod_availability::is_pod_ready,
+    pod_view::PodView,
     service_endpoints::{
         HEADLESS_LABEL,
         endpoint_set::without_version,
@@ -30,7 +31,7 @@ const MAX_CAPACITY: usize = 1000;
 /// Returns the object to write; `None` if `current` is up to date.
 pub(super) fn desired_endpoints(
     service: &Service,
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PodView>],
     current: Option<&Endpoints>,
     trigger_time: Option<Timestamp>,
 ) -> Option<Endpoints> {
@@ -53,7 +54,7 @@ pub(super) fn desired_endpoints(
     Some(endpoints)
 }
 
-fn service_subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
+fn service_subsets(service: &Service, pods: &[Arc<PodView>]) -> Vec<EndpointSubset> {
     let publish_not_ready = publishes_not_ready(service);
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let mut subsets = Vec::new();
@@ -75,7 +76,7 @@ fn service_subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> 
     repack_subsets(&subsets)
 }
 
-fn endpoint_port(pod: &Pod, port: &ServicePort) -> Option<EndpointPort> {
+fn endpoint_port(pod: &PodView, port: &ServicePort) -> Option<EndpointPort> {
     Some(EndpointPort {
         port: find_port(pod, port)?,
         name: port.name.clone(),
@@ -89,7 +90,7 @@ fn is_headless(service: &Service) -> bool {
 }
 
 /// Returns the pod's address of the service's first family.
-fn endpoint_address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
+fn endpoint_address(service: &Service, pod: &PodView) -> Option<EndpointAddress> {
     let wants_ipv6 = wants_ipv6(service, pod);
     let mut ips = pod_ips(pod).into_iter().filter_map(parse_ip_sloppy);
     let ip = ips.find(|ip| ip.is_ipv6() == wants_ipv6)?;
@@ -107,7 +108,7 @@ fn endpoint_address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
     })
 }
 
-fn wants_ipv6(service: &Service, pod: &Pod) -> bool {
+fn wants_ipv6(service: &Service, pod: &PodView) -> bool {
     let spec = service.spec.as_ref();
     if let Some(family) = spec.and_then(|spec| spec.ip_families.as_ref()?.first()) {
         return family == "IPv6";
@@ -208,7 +209,7 @@ mod tests {
         serde_json::from_value(service).unwrap()
     }
 
-    fn pod(number: usize, ready: bool) -> Arc<Pod> {
+    fn pod(number: usize, ready: bool) -> Arc<PodView> {
         let ip = format!("10.0.{}.{}", number / 250, number % 250);
         let status = if ready { "True" } else { "False" };
         let pod = json!({"metadata": {"name": format!("p{number}"), "namespace": "ns", "uid": format!("u{number}")},

@@ -9,7 +9,7 @@ use std::{
 };
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, PostParams},
@@ -19,13 +19,14 @@ use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
+    pod_view::PodView,
     service_endpoints::{LEADER_ANNOTATION, membership, trigger_time::TriggerTimeTracker},
 };
 
 struct EndpointsController {
     client: Client,
     services: SharedInformer<Service>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     endpoints: SharedInformer<Endpoints>,
     trigger_times: TriggerTimeTracker,
     /// Resource versions that this controller has replaced.
@@ -57,7 +58,7 @@ impl Controller for EndpointsController {
     const WORKERS: usize = 5;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        membership::index_by_namespace(&self.services, &self.pods);
+        membership::index_by_membership(&self.services, &self.pods);
         watches.add(&self.services, |_, event, queue| queue.add(ObjectKey::from_object(event.object().as_ref())));
         watches.add(&self.pods, |this, event, queue| {
             let services = membership::services_of_event(&this.services, event);

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -30,6 +30,7 @@ use crate::{
     controller::{Controller, ControllerWatches, run_controller},
     node_readiness::is_node_ready,
     object_key::ObjectKey,
+    pod_view::PodView,
     service_endpoints::{
         membership,
         slice_tracker::EndpointSliceTracker,
@@ -43,7 +44,7 @@ const SLICE_CHANGE_DELAY: Duration = Duration::from_secs(1);
 struct EndpointSliceController {
     client: Client,
     services: SharedInformer<Service>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     nodes: SharedInformer<Node>,
     slices: SharedInformer<EndpointSlice>,
     tracker: EndpointSliceTracker,
@@ -91,7 +92,7 @@ impl Controller for EndpointSliceController {
     const WORKERS: usize = 5;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
-        membership::index_by_namespace(&self.services, &self.pods);
+        membership::index_by_membership(&self.services, &self.pods);
         watches.add(&self.services, |_, event, queue| {
             queue.add(SliceWork::Service(ObjectKey::from_object(event.object().as_ref())));
         });
@@ -169,7 +170,7 @@ impl EndpointSliceController {
         &self,
         key: &ObjectKey,
         service: &Service,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<PodView>],
         existing: Vec<Arc<EndpointSlice>>,
         trigger_time: Option<Timestamp>,
     ) -> Vec<String> {

@@ -6,16 +6,19 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Node, Service},
     discovery::v1::{EndpointPort, EndpointSlice},
 };
 use kube::ResourceExt;
 
 use super::slice::{has_service_labels, is_owned_by, is_placeholder, new_slice, pod_to_endpoint, slice_labels};
-use crate::service_endpoints::{
-    endpoint_set::{EndpointSet, endpoint_identity, is_same_endpoint, slice_endpoints},
-    membership::{publishes_not_ready, should_pod_be_in_endpoints},
-    ports::{EndpointPortsKey, endpoint_ports, ports_key, sort_ports},
+use crate::{
+    pod_view::PodView,
+    service_endpoints::{
+        endpoint_set::{EndpointSet, endpoint_identity, is_same_endpoint, slice_endpoints},
+        membership::{publishes_not_ready, should_pod_be_in_endpoints},
+        ports::{EndpointPortsKey, endpoint_ports, ports_key, sort_ports},
+    },
 };
 
 /// Planned writes of the slices of one address type.
@@ -32,7 +35,7 @@ pub(super) struct SlicePlan {
 /// A service to plan for, with the cached objects that the plan depends on.
 pub(super) struct SliceReconciler<'a> {
     pub(super) service: &'a Service,
-    pub(super) pods: &'a [Arc<Pod>],
+    pub(super) pods: &'a [Arc<PodView>],
     pub(super) node: &'a dyn Fn(&str) -> Option<Arc<Node>>,
     pub(super) max_endpoints: usize,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
-        core::v1::{Node, ObjectReference, Pod, Service},
+        core::v1::{Node, ObjectReference, Service},
         discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -14,6 +14,7 @@ use kube::ResourceExt;
 use crate::{
     controller_ref::new_controller_ref,
     pod_availability::is_pod_ready,
+    pod_view::PodView,
     service_endpoints::{
         HEADLESS_LABEL, SERVICE_NAME_LABEL, SLICE_MANAGED_BY_LABEL,
         endpoint_set::slice_endpoints,
@@ -45,7 +46,7 @@ pub(super) fn address_types(service: &Service) -> Vec<&'static str> {
 }
 
 /// Builds the endpoint of a pod; it has no addresses if the pod has none of the type.
-pub(super) fn pod_to_endpoint(pod: &Pod, node: Option<&Node>, service: &Service, address_type: &str) -> Endpoint {
+pub(super) fn pod_to_endpoint(pod: &PodView, node: Option<&Node>, service: &Service, address_type: &str) -> Endpoint {
     let (serving, terminating) = (is_pod_ready(pod), pod.metadata.deletion_timestamp.is_some());
     let ready = publishes_not_ready(service) || (serving && !terminating);
     let zone = node.and_then(|node| node.labels().get(ZONE_LABEL)).filter(|zone| !zone.is_empty());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
 };
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::{
     slice,
     topology::TopologyCache,
 };
-use crate::{object_key::ObjectKey, service_endpoints::endpoint_set::slice_endpoints};
+use crate::{object_key::ObjectKey, pod_view::PodView, service_endpoints::endpoint_set::slice_endpoints};
 
 fn service(spec: Value) -> Service {
     let mut service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "svc", "labels": {"app": "web"}},
@@ -25,7 +25,7 @@ fn service(spec: Value) -> Service {
 }
 
 /// A ready pod on node `node-<zone>`.
-fn pod(number: usize, zone: &str) -> Arc<Pod> {
+fn pod(number: usize, zone: &str) -> Arc<PodView> {
     let pod = json!({"metadata": {"name": format!("p{number:03}"), "namespace": "ns", "uid": format!("u{number}")},
         "spec": {"nodeName": format!("node-{zone}"), "containers": []},
         "status": {"podIP": format!("10.0.{}.{}", number / 250, number % 250),
@@ -41,7 +41,7 @@ fn node(name: &str) -> Option<Arc<Node>> {
     Some(Arc::new(serde_json::from_value(node).unwrap()))
 }
 
-fn plan(service: &Service, pods: &[Arc<Pod>], existing: &[Arc<EndpointSlice>], max_endpoints: usize) -> SlicePlan {
+fn plan(service: &Service, pods: &[Arc<PodView>], existing: &[Arc<EndpointSlice>], max_endpoints: usize) -> SlicePlan {
     SliceReconciler { service, pods, node: &node, max_endpoints }.plan("IPv4", existing)
 }
 
@@ -115,7 +115,7 @@ fn label_and_condition_changes_update_in_place() {
         json!({"tier": "x", "kubernetes.io/service-name": "web",
             "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"})
     );
-    let mut terminating = Pod::clone(&pod(2, "a"));
+    let mut terminating = PodView::clone(&pod(2, "a"));
     terminating.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
     let slices = stored(relabelled);
     let changed = plan(&service, &[pod(1, "a"), Arc::new(terminating)], &slices, 100);
@@ -127,7 +127,7 @@ fn label_and_condition_changes_update_in_place() {
 
 #[test]
 fn pod_of_an_unknown_node_is_skipped_unless_not_ready_pods_are_published() {
-    let mut lost = Pod::clone(&pod(1, "a"));
+    let mut lost = PodView::clone(&pod(1, "a"));
     lost.spec.as_mut().unwrap().node_name = Some("gone".into());
     let lost = [Arc::new(lost)];
     let skipped = plan(&service(json!({})), &lost, &[], 100);
@@ -141,10 +141,10 @@ fn pod_of_an_unknown_node_is_skipped_unless_not_ready_pods_are_published() {
 fn pods_with_other_named_ports_get_their_own_slice() {
     let service = service(json!({"ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]}));
     let with_port = |number: usize, port: i32| {
-        let mut pod = json!(*pod(number, "a"));
-        pod["spec"]["containers"] =
-            json!([{"name": "c", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]}]);
-        Arc::new(serde_json::from_value::<Pod>(pod).unwrap())
+        let mut pod = PodView::clone(&pod(number, "a"));
+        let container = json!({"name": "c", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]});
+        pod.spec.as_mut().unwrap().containers = Box::new([serde_json::from_value(container).unwrap()]);
+        Arc::new(pod)
     };
     let plan = plan(&service, &[with_port(1, 8080), with_port(2, 9090), with_port(3, 8080)], &[], 100);
     let slices: Vec<_> =

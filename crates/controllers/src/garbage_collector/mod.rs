@@ -6,6 +6,7 @@
 
 mod graph;
 mod monitor;
+mod owned_object;
 mod process_item;
 
 use std::{

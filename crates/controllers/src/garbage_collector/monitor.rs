@@ -5,13 +5,12 @@ use std::{collections::HashSet, pin::pin, sync::Arc};
 use futures::StreamExt;
 use kube::{
     Api,
-    api::{DynamicObject, PartialObjectMeta},
     discovery::verbs,
     runtime::{WatchStreamExt, watcher},
 };
 use tokio::sync::watch;
 
-use super::{GarbageCollector, graph::ObjectUid};
+use super::{GarbageCollector, graph::ObjectUid, owned_object::OwnedObject};
 use crate::discovery::DiscoveredResource;
 
 /// Resources that never own objects and are too numerous to watch.
@@ -30,7 +29,7 @@ pub(super) async fn run_monitor(
     description: DiscoveredResource,
     synced: watch::Sender<bool>,
 ) {
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &description.resource);
+    let api: Api<OwnedObject> = Api::all_with(collector.client.clone(), &description.resource);
     let mut events = pin!(watcher(api, watcher::Config::default().streaming_lists()).default_backoff());
     let mut listed = HashSet::new();
     let name: Arc<str> = description.resource.kind.as_str().into();

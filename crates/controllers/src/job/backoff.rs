@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use crate::pod_view::{ContainerStatusView, PodView};
 
 /// Delay after the first failure.
 const DEFAULT_POD_FAILURE_BACKOFF: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ pub(super) fn remaining_time_after_failures(failures: u32, last_failure: Timesta
 
 /// Returns the time when a pod finished: that of its last container, of the condition Ready, of its deletion, or of its
 /// creation.
-pub(super) fn finished_time(pod: &Pod) -> Timestamp {
+pub(super) fn finished_time(pod: &PodView) -> Timestamp {
     container_finish_time(pod)
         .or_else(|| not_ready_since(pod))
         .or_else(|| deletion_request_time(pod))
@@ -72,7 +73,7 @@ pub(super) fn finished_time(pod: &Pod) -> Timestamp {
 }
 
 /// Returns the latest finish time of containers and sidecars, if they have all finished.
-fn container_finish_time(pod: &Pod) -> Option<Timestamp> {
+fn container_finish_time(pod: &PodView) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let init_containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
     let sidecars: Vec<&str> = init_containers
@@ -86,23 +87,23 @@ fn container_finish_time(pod: &Pod) -> Option<Timestamp> {
 
 fn latest_finish_time<'a>(
     previous: Option<Timestamp>,
-    statuses: impl Iterator<Item = &'a ContainerStatus>,
+    statuses: impl Iterator<Item = &'a ContainerStatusView>,
 ) -> Option<Timestamp> {
     let mut latest = previous;
     for status in statuses {
-        let finished_at = status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()?.0;
+        let finished_at = status.termination()?.finished_at.as_ref()?.0;
         latest = latest.max(Some(finished_at));
     }
     latest
 }
 
-fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
+fn not_ready_since(pod: &PodView) -> Option<Timestamp> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
     ready.last_transition_time.as_ref().filter(|_| ready.status == "False").map(|time| time.0)
 }
 
-fn deletion_request_time(pod: &Pod) -> Option<Timestamp> {
+fn deletion_request_time(pod: &PodView) -> Option<Timestamp> {
     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let deletion = pod.metadata.deletion_timestamp.as_ref()?.0;
     Some(deletion.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(deletion))
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn finished_time_comes_from_containers_condition_or_deletion() {
         let check = |meta, status, expected: &str| {
-            let pod: Pod = serde_json::from_value(json!({"metadata": meta, "status": status})).unwrap();
+            let pod: PodView = serde_json::from_value(json!({"metadata": meta, "status": status})).unwrap();
             assert_eq!(finished_time(&pod), expected.parse().unwrap());
         };
         let created = json!({"creationTimestamp": "2030-01-01T00:00:00Z"});

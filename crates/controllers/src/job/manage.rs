@@ -6,15 +6,13 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::{
     backoff::{finished_time, remaining_time_after_failures},
     pods::{absolute_index_failure_count, completion_index},
     spec::{index_count, is_indexed, is_suspended, only_replaces_failed_pods},
     state::JobState,
 };
-use crate::{pod_availability::is_pod_terminal, pod_ranking::sort_active_pods};
+use crate::{pod_availability::is_pod_terminal, pod_ranking::sort_active_pods, pod_view::PodView};
 
 /// Maximum number of pods created or deleted per sync.
 const MAX_PODS_PER_SYNC: usize = 500;
@@ -25,7 +23,7 @@ pub(super) enum PodPlan {
     /// The pods are as desired.
     Keep,
     /// Pods to delete.
-    Delete(Vec<Arc<Pod>>),
+    Delete(Vec<Arc<PodView>>),
     /// Pods to create, with their indexes.
     Create(Vec<Option<i64>>),
     /// Pods are to be created after their back-off.
@@ -105,13 +103,13 @@ fn first_pending_indexes(state: &JobState, count: usize) -> Vec<i64> {
 }
 
 /// Returns the pods to remove: duplicates and invalid indexes, and then as many more as `at_least` asks for.
-fn active_pods_for_removal(state: &JobState, at_least: usize) -> Vec<Arc<Pod>> {
+fn active_pods_for_removal(state: &JobState, at_least: usize) -> Vec<Arc<PodView>> {
     let mut removed = match is_indexed(&state.spec) {
         true => pods_with_surplus_index(&state.active_pods, index_count(&state.spec)),
         false => Vec::new(),
     };
     if removed.len() < at_least {
-        let chosen: HashSet<*const Pod> = removed.iter().map(Arc::as_ptr).collect();
+        let chosen: HashSet<*const PodView> = removed.iter().map(Arc::as_ptr).collect();
         let mut left: Vec<_> =
             state.active_pods.iter().filter(|pod| !chosen.contains(&Arc::as_ptr(pod))).cloned().collect();
         sort_active_pods(&mut left);
@@ -122,8 +120,8 @@ fn active_pods_for_removal(state: &JobState, at_least: usize) -> Vec<Arc<Pod>> {
 }
 
 /// Returns the pods without a valid index, and of each index all pods but the one to keep.
-fn pods_with_surplus_index(active: &[Arc<Pod>], completions: i32) -> Vec<Arc<Pod>> {
-    let mut by_index: BTreeMap<Option<i64>, Vec<Arc<Pod>>> = BTreeMap::new();
+fn pods_with_surplus_index(active: &[Arc<PodView>], completions: i32) -> Vec<Arc<PodView>> {
+    let mut by_index: BTreeMap<Option<i64>, Vec<Arc<PodView>>> = BTreeMap::new();
     for pod in active {
         by_index.entry(completion_index(pod)).or_default().push(pod.clone());
     }

@@ -20,7 +20,7 @@ use client::{
     SharedInformer, WorkQueue,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{Client, Resource, core::Selector};
 
 use self::{
@@ -36,6 +36,7 @@ use crate::{
     job_conditions::is_job_finished,
     object_key::ObjectKey,
     pod_control::PodControl,
+    pod_view::PodView,
 };
 
 /// Delay that collects pod events and status updates into one sync.
@@ -64,7 +65,7 @@ enum JobSyncError {
 struct JobController {
     client: Client,
     jobs: SharedInformer<Job>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     queue: WorkQueue<JobQueueKey>,
     expectations: ControllerExpectations,
     consistency: ConsistencyStore,
@@ -162,7 +163,7 @@ impl JobController {
         self.queue.add(JobQueueKey::PodsOfJob(job.metadata.uid.clone().unwrap_or_default()));
     }
 
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>) {
+    fn handle_pod_event(&self, event: &ResourceEvent<PodView>) {
         let pod = event.object();
         match event {
             ResourceEvent::Deleted(_) => self.handle_pod_deletion(pod, true),
@@ -171,7 +172,7 @@ impl JobController {
         }
     }
 
-    fn handle_pod_change(&self, event: &ResourceEvent<Pod>) {
+    fn handle_pod_change(&self, event: &ResourceEvent<PodView>) {
         let pod = event.object();
         match event {
             ResourceEvent::Updated { old, new } if !has_tracking_finalizer(new) => {
@@ -195,7 +196,7 @@ impl JobController {
     }
 
     /// Observes a deletion once it begins, so that the replacement need not wait for the grace period.
-    fn handle_pod_deletion(&self, pod: &Pod, is_final: bool) {
+    fn handle_pod_deletion(&self, pod: &PodView, is_final: bool) {
         let job = controller_ref::resolve_controller(&self.jobs, &pod.metadata);
         match job.filter(|job| !is_job_finished(job)) {
             Some(job) => {
@@ -214,7 +215,7 @@ impl JobController {
         self.queue.add_after(JobQueueKey::Job(key), SYNC_BATCH_PERIOD);
     }
 
-    fn enqueue_orphan_pod(&self, pod: &Pod) {
+    fn enqueue_orphan_pod(&self, pod: &PodView) {
         if has_tracking_finalizer(pod) {
             self.queue.add(JobQueueKey::OrphanPod(ObjectKey::from_object(pod)));
         }
@@ -253,7 +254,7 @@ impl JobController {
     }
 
     /// Removes the tracking finalizer unless a sync of the pod's Job will do so.
-    async fn sync_orphan_pod(&self, pod: &Pod) -> Result<(), kube::Error> {
+    async fn sync_orphan_pod(&self, pod: &PodView) -> Result<(), kube::Error> {
         if let Some(owner) = controller_ref::controller_of(&pod.metadata) {
             if owner.kind != Job::kind(&()) || owner.api_version != Job::api_version(&()) {
                 return Ok(());

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{policies::pod_failure_action, spec::only_replaces_failed_pods};
-use crate::{pod_availability::pod_phase, pod_control::pod_from_template};
+use crate::{pod_availability::pod_phase, pod_control::pod_from_template, pod_view::PodView};
 
 /// Finalizer of pods that the Job's status does not count yet.
 pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
@@ -22,18 +22,22 @@ const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 const MAX_GENERATED_NAME_LENGTH: usize = 58;
 
 /// Returns the pod's uid.
-pub(super) fn pod_uid(pod: &Pod) -> &str {
+pub(super) fn pod_uid(pod: &PodView) -> &str {
     pod.metadata.uid.as_deref().unwrap_or("")
 }
 
 /// Whether the pod has the tracking finalizer.
-pub(super) fn has_tracking_finalizer(pod: &Pod) -> bool {
-    pod.finalizers().iter().any(|finalizer| finalizer == TRACKING_FINALIZER)
+pub(super) fn has_tracking_finalizer(pod: &PodView) -> bool {
+    is_tracked(pod.finalizers())
+}
+
+fn is_tracked(finalizers: &[String]) -> bool {
+    finalizers.iter().any(|finalizer| finalizer == TRACKING_FINALIZER)
 }
 
 /// Whether the pod counts as failed. A pod that is deleted may never reach the phase `Failed`, so it counts too, unless
 /// only failed pods are replaced.
-pub(super) fn is_pod_failed(pod: &Pod, spec: &JobSpec) -> bool {
+pub(super) fn is_pod_failed(pod: &PodView, spec: &JobSpec) -> bool {
     match pod_phase(pod) {
         "Failed" => true,
         "Succeeded" => false,
@@ -42,34 +46,34 @@ pub(super) fn is_pod_failed(pod: &Pod, spec: &JobSpec) -> bool {
 }
 
 /// Returns the pod's completion index.
-pub(super) fn completion_index(pod: &Pod) -> Option<i64> {
+pub(super) fn completion_index(pod: &PodView) -> Option<i64> {
     pod.annotations().get(COMPLETION_INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
 /// Returns the pod's completion index if it is below `completions`.
-pub(super) fn valid_completion_index(pod: &Pod, completions: i32) -> Option<i64> {
+pub(super) fn valid_completion_index(pod: &PodView, completions: i32) -> Option<i64> {
     completion_index(pod).filter(|index| *index < completions.into())
 }
 
 /// Returns the failures of the index before this pod that count towards `backoffLimitPerIndex`.
-pub(super) fn index_failure_count(pod: &Pod) -> i32 {
+pub(super) fn index_failure_count(pod: &PodView) -> i32 {
     count_annotation(pod, INDEX_FAILURE_COUNT)
 }
 
 /// Returns all failures of the index before this pod.
-pub(super) fn absolute_index_failure_count(pod: &Pod) -> i32 {
+pub(super) fn absolute_index_failure_count(pod: &PodView) -> i32 {
     index_failure_count(pod).saturating_add(count_annotation(pod, INDEX_IGNORED_FAILURE_COUNT))
 }
 
-fn count_annotation(pod: &Pod, name: &str) -> i32 {
+fn count_annotation(pod: &PodView, name: &str) -> i32 {
     pod.annotations().get(name).and_then(|count| count.parse().ok()).filter(|count| *count >= 0).unwrap_or(0)
 }
 
 /// Builds the pod of an index, or of a Job without indexes. `replaced` is the failed pod of the index, whose failure
 /// counts the new pod continues.
-pub(super) fn new_job_pod(job: &Job, spec: &JobSpec, index: Option<i64>, replaced: Option<&Pod>) -> Pod {
+pub(super) fn new_job_pod(job: &Job, spec: &JobSpec, index: Option<i64>, replaced: Option<&PodView>) -> Pod {
     let mut pod = pod_from_template(&spec.template, job);
-    if !has_tracking_finalizer(&pod) {
+    if !is_tracked(pod.finalizers()) {
         pod.finalizers_mut().push(TRACKING_FINALIZER.into());
     }
     if let Some(index) = index {
@@ -111,7 +115,7 @@ fn add_completion_index_env(container: &mut Container) {
     });
 }
 
-fn add_failure_counts(annotations: &mut BTreeMap<String, String>, spec: &JobSpec, replaced: Option<&Pod>) {
+fn add_failure_counts(annotations: &mut BTreeMap<String, String>, spec: &JobSpec, replaced: Option<&PodView>) {
     let (mut counted, mut ignored) = (0, 0);
     if let Some(replaced) = replaced {
         counted = index_failure_count(replaced);
@@ -146,13 +150,17 @@ mod tests {
         }
     }
 
+    fn view(pod: &Pod) -> PodView {
+        serde_json::from_value(json!(pod)).unwrap()
+    }
+
     #[test]
     fn indexed_pod_has_index_hostname_and_environment() {
         let job = job(json!({"completionMode": "Indexed", "completions": 3}));
         let pod = new_job_pod(&job, job.spec.as_ref().unwrap(), Some(2), None);
         assert_eq!(pod.metadata.generate_name.as_deref(), Some("j-2-"));
-        assert_eq!((completion_index(&pod), pod.labels()[COMPLETION_INDEX].as_str()), (Some(2), "2"));
-        assert!(has_tracking_finalizer(&pod) && !pod.annotations().contains_key(INDEX_FAILURE_COUNT));
+        assert_eq!((completion_index(&view(&pod)), pod.labels()[COMPLETION_INDEX].as_str()), (Some(2), "2"));
+        assert!(has_tracking_finalizer(&view(&pod)) && !pod.annotations().contains_key(INDEX_FAILURE_COUNT));
         let spec = pod.spec.unwrap();
         assert_eq!(spec.hostname.as_deref(), Some("j-2"));
         assert_eq!(spec.containers[0].env.as_ref().unwrap()[0].name, "JOB_COMPLETION_INDEX");
@@ -172,11 +180,11 @@ mod tests {
         let spec = job.spec.as_ref().unwrap();
         let mut failed = new_job_pod(&job, spec, Some(0), None);
         assert_eq!(failed.annotations()[INDEX_FAILURE_COUNT], "0");
-        failed = new_job_pod(&job, spec, Some(0), Some(&failed));
-        assert_eq!((index_failure_count(&failed), absolute_index_failure_count(&failed)), (1, 1));
+        failed = new_job_pod(&job, spec, Some(0), Some(&view(&failed)));
+        assert_eq!((index_failure_count(&view(&failed)), absolute_index_failure_count(&view(&failed))), (1, 1));
         failed.status =
             serde_json::from_value(json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]})).unwrap();
-        failed = new_job_pod(&job, spec, Some(0), Some(&failed));
-        assert_eq!((index_failure_count(&failed), absolute_index_failure_count(&failed)), (1, 2));
+        failed = new_job_pod(&job, spec, Some(0), Some(&view(&failed)));
+        assert_eq!((index_failure_count(&view(&failed)), absolute_index_failure_count(&view(&failed))), (1, 2));
     }
 }

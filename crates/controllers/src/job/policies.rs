@@ -1,11 +1,12 @@
 //! `spec.podFailurePolicy` and `spec.successPolicy`.
 
-use k8s_openapi::api::{
-    batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy},
-    core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
+use k8s_openapi::api::batch::v1::{
+    PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy,
 };
 
 use super::intervals::IndexIntervals;
+
+use crate::pod_view::{ContainerStatusView, ContainerTermination, PodStatusView, PodView};
 
 /// Consequence of a failed pod under a pod failure policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +29,13 @@ impl PodFailureAction {
 }
 
 /// Returns the action of the first rule that matches the failed pod; failures count without one.
-pub(super) fn pod_failure_action(policy: Option<&PodFailurePolicy>, pod: &Pod) -> PodFailureAction {
+pub(super) fn pod_failure_action(policy: Option<&PodFailurePolicy>, pod: &PodView) -> PodFailureAction {
     let rules = policy.map(|policy| policy.rules.as_slice()).unwrap_or_default();
     let matching = rules.iter().enumerate().find_map(|(at, rule)| matching_action(rule, at, pod));
     matching.unwrap_or(PodFailureAction::Count)
 }
 
-fn matching_action(rule: &PodFailurePolicyRule, at: usize, pod: &Pod) -> Option<PodFailureAction> {
+fn matching_action(rule: &PodFailurePolicyRule, at: usize, pod: &PodView) -> Option<PodFailureAction> {
     let status = pod.status.as_ref()?;
     let (namespace, name) =
         (pod.metadata.namespace.as_deref().unwrap_or(""), pod.metadata.name.as_deref().unwrap_or(""));
@@ -67,14 +68,11 @@ fn matching_action(rule: &PodFailurePolicyRule, at: usize, pod: &Pod) -> Option<
 }
 
 fn matching_container<'a>(
-    status: &'a PodStatus,
+    status: &'a PodStatusView,
     requirement: &PodFailurePolicyOnExitCodesRequirement,
-) -> Option<(&'a str, &'a ContainerStateTerminated)> {
+) -> Option<(&'a str, &'a ContainerTermination)> {
     let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-    let terminated = |container: &'a ContainerStatus| {
-        let state = container.state.as_ref()?.terminated.as_ref()?;
-        Some((container.name.as_str(), state))
-    };
+    let terminated = |container: &'a ContainerStatusView| Some((container.name.as_str(), container.termination()?));
     containers.filter_map(terminated).find(|(name, state)| {
         let is_listed = requirement.values.contains(&state.exit_code);
         requirement.container_name.as_deref().is_none_or(|required| required == *name)
@@ -114,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    fn failed_pod(status: Value) -> Pod {
+    fn failed_pod(status: Value) -> PodView {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "p"}, "status": status})).unwrap()
     }
 

@@ -8,10 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{
-        batch::v1::{Job, JobCondition, JobSpec, JobStatus},
-        core::v1::Pod,
-    },
+    api::batch::v1::{Job, JobCondition, JobSpec, JobStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
@@ -25,7 +22,10 @@ use super::{
     policies::{PodFailureAction, match_success_policy, pod_failure_action},
     spec::{index_count, is_indexed, is_suspended, new_condition, true_condition},
 };
-use crate::pod_availability::{is_pod_active, is_pod_ready, is_pod_terminal, pod_phase};
+use crate::{
+    pod_availability::{is_pod_active, is_pod_ready, is_pod_terminal, pod_phase},
+    pod_view::PodView,
+};
 
 /// Condition types of a Job.
 pub(super) const FAILURE_TARGET: &str = "FailureTarget";
@@ -35,7 +35,7 @@ pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 pub(super) struct JobSyncInput {
     pub(super) job: Job,
     pub(super) spec: JobSpec,
-    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) pods: Vec<Arc<PodView>>,
     /// Uids of pods whose finalizer was removed, which the cache may not show yet.
     pub(super) expected_removals: HashSet<String>,
     pub(super) backoff: BackoffRecord,
@@ -47,8 +47,8 @@ pub(super) struct JobState {
     pub(super) job: Job,
     pub(super) spec: JobSpec,
     pub(super) status: JobStatus,
-    pub(super) pods: Vec<Arc<Pod>>,
-    pub(super) active_pods: Vec<Arc<Pod>>,
+    pub(super) pods: Vec<Arc<PodView>>,
+    pub(super) active_pods: Vec<Arc<PodView>>,
     pub(super) active: i32,
     pub(super) ready: i32,
     pub(super) terminating: i32,
@@ -64,7 +64,7 @@ pub(super) struct JobState {
     /// Present if the Job has `backoffLimitPerIndex`.
     pub(super) failed_indexes: Option<IndexIntervals>,
     /// The last failed pod of each index that has no replacement yet: it stays until then, for its failure counts.
-    pub(super) delayed_deletions: HashMap<i64, Arc<Pod>>,
+    pub(super) delayed_deletions: HashMap<i64, Arc<PodView>>,
     pub(super) backoff: BackoffRecord,
     /// Condition of the Job's end, once it is certain.
     pub(super) finished: Option<JobCondition>,
@@ -127,14 +127,14 @@ impl JobState {
         let counted = failed.iter().filter(|pod| self.failure_action(pod).counts()).count();
         let new_succeeded = succeeded.len() + self.uncounted_succeeded.len();
         let new_failed = counted + self.uncounted_failed.len();
-        let times = |pods: Vec<&Arc<Pod>>| pods.into_iter().map(|pod| finished_time(pod)).collect();
+        let times = |pods: Vec<&Arc<PodView>>| pods.into_iter().map(|pod| finished_time(pod)).collect();
         self.backoff = self.backoff.with_finished_pods(times(succeeded), times(failed));
         self.succeeded = self.status.succeeded.unwrap_or(0) + count_i32(new_succeeded);
         self.failed = self.status.failed.unwrap_or(0) + count_i32(new_failed);
     }
 
     /// Returns the pods that the status does not know of: with finalizer, a valid index, and not in `uncounted`.
-    fn uncounted_pods<'a>(&'a self, uncounted: &'a HashSet<String>) -> impl Iterator<Item = &'a Arc<Pod>> {
+    fn uncounted_pods<'a>(&'a self, uncounted: &'a HashSet<String>) -> impl Iterator<Item = &'a Arc<PodView>> {
         self.pods.iter().filter(|pod| {
             self.is_tracked(pod)
                 && !uncounted.contains(pod_uid(pod))
@@ -143,11 +143,11 @@ impl JobState {
     }
 
     /// Whether the pod has the tracking finalizer, and this controller has not removed it.
-    pub(super) fn is_tracked(&self, pod: &Pod) -> bool {
+    pub(super) fn is_tracked(&self, pod: &PodView) -> bool {
         has_tracking_finalizer(pod) && !self.expected_removals.contains(pod_uid(pod))
     }
 
-    pub(super) fn failure_action(&self, pod: &Pod) -> PodFailureAction {
+    pub(super) fn failure_action(&self, pod: &PodView) -> PodFailureAction {
         pod_failure_action(self.spec.pod_failure_policy.as_ref(), pod)
     }
 
@@ -222,7 +222,7 @@ impl JobState {
         let completions = index_count(&self.spec);
         let counted = self.status.completed_indexes.as_deref().unwrap_or("");
         self.counted_indexes = IndexIntervals::parse(counted, completions);
-        let indexes_of = |state: &Self, matches: &dyn Fn(&Pod) -> bool| -> Vec<i64> {
+        let indexes_of = |state: &Self, matches: &dyn Fn(&PodView) -> bool| -> Vec<i64> {
             let pods = state.pods.iter().filter(|pod| has_tracking_finalizer(pod) && matches(pod));
             pods.filter_map(|pod| valid_completion_index(pod, completions)).collect()
         };
@@ -244,7 +244,7 @@ impl JobState {
         }
     }
 
-    fn is_index_failed(&self, pod: &Pod, limit: i32) -> bool {
+    fn is_index_failed(&self, pod: &PodView, limit: i32) -> bool {
         is_pod_failed(pod, &self.spec)
             && match self.failure_action(pod) {
                 PodFailureAction::FailIndex => true,
@@ -265,10 +265,10 @@ impl JobState {
         }
     }
 
-    fn find_delayed_deletions(&self, failed: &IndexIntervals) -> HashMap<i64, Arc<Pod>> {
+    fn find_delayed_deletions(&self, failed: &IndexIntervals) -> HashMap<i64, Arc<PodView>> {
         let active: HashSet<i64> = self.active_pods.iter().filter_map(|pod| completion_index(pod)).collect();
         let none = HashSet::new();
-        let mut delayed: HashMap<i64, Arc<Pod>> = HashMap::new();
+        let mut delayed: HashMap<i64, Arc<PodView>> = HashMap::new();
         for pod in self.uncounted_pods(&none).filter(|pod| is_pod_failed(pod, &self.spec)) {
             let Some(index) = completion_index(pod) else { continue };
             if self.succeeded_indexes.contains(index) || failed.contains(index) || active.contains(&index) {

@@ -6,10 +6,10 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 
 use super::{backoff::BackoffRecord, pods::pod_uid};
-use crate::object_key::ObjectKey;
+use crate::{object_key::ObjectKey, pod_view::PodView};
 
 /// Memory per Job.
 #[derive(Default)]
@@ -38,13 +38,13 @@ impl JobMemory {
     }
 
     /// Expects that the finalizers of these pods are removed.
-    pub(super) fn expect_removals<'a>(&self, key: &ObjectKey, pods: impl Iterator<Item = &'a Pod>) {
+    pub(super) fn expect_removals<'a>(&self, key: &ObjectKey, pods: impl Iterator<Item = &'a PodView>) {
         let uids = pods.map(|pod| pod_uid(pod).to_owned());
         self.lock().entry(key.clone()).or_default().expected_removals.extend(uids);
     }
 
     /// Records that a finalizer is gone, or that its removal failed.
-    pub(super) fn removal_observed(&self, key: &ObjectKey, pod: &Pod) {
+    pub(super) fn removal_observed(&self, key: &ObjectKey, pod: &PodView) {
         if let Some(record) = self.lock().get_mut(key) {
             record.expected_removals.remove(pod_uid(pod));
         }

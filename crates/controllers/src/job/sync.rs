@@ -10,7 +10,7 @@ use k8s_openapi::{
         batch::v1::{Job, JobCondition, JobSpec},
         core::v1::Pod,
     },
-    apimachinery::pkg::apis::meta::v1::Time,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -30,6 +30,7 @@ use crate::{
     controller_ref::{self, ObjectClaim, SelectingController},
     object_key::ObjectKey,
     pod_availability::is_pod_ready,
+    pod_view::PodView,
     slow_start::slow_start_batch,
 };
 
@@ -69,7 +70,7 @@ pub(super) async fn sync_job(
     managed
 }
 
-async fn claim_pods(controller: &JobController, job: &Job) -> Result<Vec<Arc<Pod>>, JobSyncError> {
+async fn claim_pods(controller: &JobController, job: &Job) -> Result<Vec<Arc<PodView>>, JobSyncError> {
     let selector = job.selector().ok_or(JobSyncError::Selector)?;
     let candidates = controller_ref::claim_candidates(&controller.pods, &job.metadata);
     let claim = ObjectClaim { client: &controller.client, owner: job, finalizers: &[TRACKING_FINALIZER] };
@@ -137,7 +138,7 @@ impl JobSync<'_> {
         }
     }
 
-    async fn delete_surplus_pods(&mut self, pods: Vec<Arc<Pod>>) -> Result<(), JobSyncError> {
+    async fn delete_surplus_pods(&mut self, pods: Vec<Arc<PodView>>) -> Result<(), JobSyncError> {
         let expectation = self.key.to_string();
         let expectations = &self.controller.expectations;
         expectations.expect_deletions(&expectation, pods.iter().map(|pod| pod_uid(pod).to_owned()));
@@ -147,7 +148,7 @@ impl JobSync<'_> {
     }
 
     /// Deletes a pod that need not be counted, so without its finalizer.
-    async fn delete_surplus_pod(&self, pod: &Pod, expectation: &str) -> Result<(), kube::Error> {
+    async fn delete_surplus_pod(&self, pod: &PodView, expectation: &str) -> Result<(), kube::Error> {
         let about = self.state.job.object_ref(&());
         let deleted = match self.remove_finalizer(pod).await {
             Ok(()) => self.controller.pod_control.delete_pod(&pod.name_any(), &about).await,
@@ -159,7 +160,7 @@ impl JobSync<'_> {
         ignore_not_found(deleted)
     }
 
-    fn count_deleted(&mut self, pods: &[Arc<Pod>], results: &[Result<(), kube::Error>]) -> usize {
+    fn count_deleted(&mut self, pods: &[Arc<PodView>], results: &[Result<(), kube::Error>]) -> usize {
         let deleted = results.iter().filter(|result| result.is_ok()).count();
         self.state.active -= count_i32(deleted);
         self.state.terminating += count_i32(deleted);
@@ -167,7 +168,7 @@ impl JobSync<'_> {
         deleted
     }
 
-    async fn delete_pod(&self, pod: &Pod) -> Result<(), kube::Error> {
+    async fn delete_pod(&self, pod: &PodView) -> Result<(), kube::Error> {
         let about = self.state.job.object_ref(&());
         ignore_not_found(self.controller.pod_control.delete_pod(&pod.name_any(), &about).await)
     }
@@ -193,7 +194,7 @@ impl JobSync<'_> {
         let Some(pod) = pod else { return Ok(false) };
         match self.controller.pod_control.create_pod(pod, &self.state.job.object_ref(&())).await {
             Ok(created) => {
-                self.record_pod_write(&created);
+                self.record_pod_write(&created.metadata);
                 Ok(true)
             }
             // Counted as created, as upstream does: the next sync waits until the expectation expires, and the Job is
@@ -203,14 +204,14 @@ impl JobSync<'_> {
         }
     }
 
-    fn record_pod_write(&self, pod: &Pod) {
+    fn record_pod_write(&self, written: &ObjectMeta) {
         let controller = self.controller;
-        controller.consistency.record_write(&self.key.to_string(), &controller.pods, &pod.metadata);
+        controller.consistency.record_write(&self.key.to_string(), &controller.pods, written);
     }
 
-    async fn remove_finalizer(&self, pod: &Pod) -> Result<(), kube::Error> {
+    async fn remove_finalizer(&self, pod: &PodView) -> Result<(), kube::Error> {
         if let Some(written) = self.controller.remove_finalizer(pod).await? {
-            self.record_pod_write(&written);
+            self.record_pod_write(&written.metadata);
         }
         Ok(())
     }
@@ -260,7 +261,7 @@ impl JobSync<'_> {
         removed.map(|()| counted)
     }
 
-    async fn remove_counted_finalizer(&self, pod: &Pod) -> Result<(), kube::Error> {
+    async fn remove_counted_finalizer(&self, pod: &PodView) -> Result<(), kube::Error> {
         let removed = self.remove_finalizer(pod).await;
         if removed.is_err() {
             // No event will show the removal.
@@ -297,13 +298,13 @@ impl JobSync<'_> {
 
 impl JobController {
     /// Removes the tracking finalizer, if the pod has it; returns the pod that was written.
-    pub(super) async fn remove_finalizer(&self, pod: &Pod) -> Result<Option<Pod>, kube::Error> {
+    pub(super) async fn remove_finalizer(&self, pod: &PodView) -> Result<Option<PodView>, kube::Error> {
         if !has_tracking_finalizer(pod) {
             return Ok(None);
         }
         let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}});
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), namespace);
         api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await.map(Some)
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
 use super::{
@@ -13,6 +13,8 @@ use super::{
     state::{JobState, JobSyncInput},
     tracking::{count_pods_without_finalizer, finish_job, plan_tracking},
 };
+
+use crate::pod_view::PodView;
 
 const NOW: &str = "2030-01-01T01:00:00Z";
 
@@ -31,7 +33,7 @@ fn job(spec: Value, status: Value) -> Job {
 
 /// Builds a pod that is tracked. A phase with a `-` in front has no finalizer any more; `deleted` is running and being
 /// deleted.
-fn pod(uid: &str, phase: &str, index: Option<i64>) -> Arc<Pod> {
+fn pod(uid: &str, phase: &str, index: Option<i64>) -> Arc<PodView> {
     let finalizers = if phase.starts_with('-') { json!([]) } else { json!([TRACKING_FINALIZER]) };
     let annotations = index.map(|index| json!({"batch.kubernetes.io/job-completion-index": index.to_string()}));
     let mut object = json!({"metadata": {"name": uid, "namespace": "ns", "uid": uid, "finalizers": finalizers,
@@ -44,11 +46,11 @@ fn pod(uid: &str, phase: &str, index: Option<i64>) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-fn pods(all: &[(&str, &str, Option<i64>)]) -> Vec<Arc<Pod>> {
+fn pods(all: &[(&str, &str, Option<i64>)]) -> Vec<Arc<PodView>> {
     all.iter().map(|(uid, phase, index)| pod(uid, phase, *index)).collect()
 }
 
-fn state(job: Job, pods: Vec<Arc<Pod>>) -> JobState {
+fn state(job: Job, pods: Vec<Arc<PodView>>) -> JobState {
     let spec = job.spec.clone().unwrap();
     let (expected_removals, backoff) = (HashSet::new(), BackoffRecord::default());
     JobState::new(JobSyncInput { job, spec, pods, expected_removals, backoff, now: now() })

@@ -3,17 +3,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use k8s_openapi::api::{
-    batch::v1::{JobCondition, JobStatus, UncountedTerminatedPods},
-    core::v1::Pod,
-};
+use k8s_openapi::api::batch::v1::{JobCondition, JobStatus, UncountedTerminatedPods};
 
 use super::{
     pods::{completion_index, is_pod_failed, pod_uid, valid_completion_index},
     spec::{ensure_condition, index_count, is_indexed, new_condition, true_condition},
     state::{FAILURE_TARGET, JobState, SUCCESS_CRITERIA_MET, count_i32, failed_condition, total_i32},
 };
-use crate::pod_availability::pod_phase;
+use crate::{pod_availability::pod_phase, pod_view::PodView};
 
 /// Maximum number of pods that a sync counts, which bounds the size of the status.
 const MAX_UNCOUNTED_PODS: usize = 500;
@@ -23,7 +20,7 @@ pub(super) struct TrackingPlan {
     /// Whether the status changed.
     pub(super) needs_flush: bool,
     /// Pods whose finalizer can be removed.
-    pub(super) removable: Vec<Arc<Pod>>,
+    pub(super) removable: Vec<Arc<PodView>>,
     /// Uids of all pods that have the finalizer.
     pub(super) with_finalizer: HashSet<String>,
     /// Whether there are more pods to count than a sync does.
@@ -36,7 +33,7 @@ pub(super) fn plan_tracking(state: &mut JobState, needs_flush: bool) -> Tracking
         // New indexes are counted in order.
         state.pods.sort_by_key(|pod| completion_index(pod));
     }
-    let tracked: Vec<Arc<Pod>> = state.pods.iter().filter(|pod| state.is_tracked(pod)).cloned().collect();
+    let tracked: Vec<Arc<PodView>> = state.pods.iter().filter(|pod| state.is_tracked(pod)).cloned().collect();
     let with_finalizer: HashSet<String> = tracked.iter().map(|pod| pod_uid(pod).to_owned()).collect();
     let cleaned = count_pods_without_finalizer(&mut state.status, &with_finalizer);
     let mut plan = TrackingPlan {
@@ -67,7 +64,7 @@ pub(super) fn plan_tracking(state: &mut JobState, needs_flush: bool) -> Tracking
 
 /// Whether the pod need not be kept: the Job ends, the pod succeeded, or it failed and its failure count has been passed
 /// on to a replacement.
-fn can_remove_finalizer(state: &JobState, pod: &Pod, is_failed: bool) -> bool {
+fn can_remove_finalizer(state: &JobState, pod: &PodView, is_failed: bool) -> bool {
     if state.job.metadata.deletion_timestamp.is_some() || state.finished.is_some() || pod_phase(pod) == "Succeeded" {
         return true;
     }
@@ -76,7 +73,7 @@ fn can_remove_finalizer(state: &JobState, pod: &Pod, is_failed: bool) -> bool {
 }
 
 /// Adds a pod to the uncounted pods or the new indexes; returns whether the status changed.
-fn count_pod(state: &mut JobState, pod: &Pod, is_failed: bool, new_indexes: &mut Vec<i64>) -> bool {
+fn count_pod(state: &mut JobState, pod: &PodView, is_failed: bool, new_indexes: &mut Vec<i64>) -> bool {
     let (indexed, index) = (is_indexed(&state.spec), valid_completion_index(pod, index_count(&state.spec)));
     let uid = pod_uid(pod);
     let ends_in_failure = state.finished.as_ref().is_some_and(|condition| condition.type_ != SUCCESS_CRITERIA_MET);

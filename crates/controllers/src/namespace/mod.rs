@@ -5,7 +5,7 @@ mod conditions;
 use std::{sync::Arc, time::Duration};
 
 use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, ListParams, PostParams, Preconditions},
@@ -17,6 +17,7 @@ use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     discovery::{self, DiscoveredResource},
+    pod_view::PodView,
 };
 
 const KUBERNETES_FINALIZER: &str = "kubernetes";
@@ -28,7 +29,7 @@ const OBJECTS_REMAIN_RETRY: Duration = Duration::from_secs(1);
 struct NamespaceController {
     client: Client,
     namespaces: SharedInformer<Namespace>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
 }
 
 /// Runs the controller until shutdown.

@@ -17,15 +17,12 @@ use std::{
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{
-        coordination::v1::Lease,
-        core::v1::{Node, Pod},
-    },
+    api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
     runtime::watcher,
 };
 use serde_json::json;
@@ -36,6 +33,7 @@ use crate::{
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
     pod_node::{assigned_node, index_pods_by_node},
+    pod_view::PodView,
 };
 
 const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -45,7 +43,7 @@ const TAINT_ATTEMPTS: usize = 5;
 struct NodeLifecycleController {
     client: Client,
     nodes: SharedInformer<Node>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     leases: SharedInformer<Lease>,
     recorder: EventRecorder,
     options: NodeLifecycleOptions,
@@ -114,7 +112,7 @@ impl Controller for NodeLifecycleController {
 }
 
 impl NodeLifecycleController {
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<NodeWork>) {
+    fn handle_pod_event(&self, event: &ResourceEvent<PodView>, queue: &WorkQueue<NodeWork>) {
         let is_assigned = match event {
             ResourceEvent::Added(pod) => assigned_node(pod).is_some(),
             ResourceEvent::Updated { old, new } => {
@@ -151,15 +149,16 @@ impl NodeLifecycleController {
     }
 
     /// Sets the pod's condition `Ready` to false if it is present and true.
-    async fn mark_pod_not_ready(&self, pod: &Pod) -> Result<(), kube::Error> {
-        let mut update = pod.clone();
-        let conditions = update.status.as_mut().and_then(|status| status.conditions.as_mut());
-        let ready = conditions.and_then(|all| all.iter_mut().find(|condition| condition.type_ == "Ready"));
-        let Some(ready) = ready.filter(|ready| ready.status != "False") else { return Ok(()) };
-        ready.status = "False".into();
-        ready.last_transition_time = Some(Time(Timestamp::now()));
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
-        match api.replace_status(&pod.name_any(), &PostParams::default(), &update).await {
+    async fn mark_pod_not_ready(&self, pod: &PodView) -> Result<(), kube::Error> {
+        let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        if !conditions.any(|condition| condition.type_ == "Ready" && condition.status != "False") {
+            return Ok(());
+        }
+        let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": Time(Timestamp::now())});
+        let metadata = json!({"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version});
+        let patch = Patch::Strategic(json!({"metadata": metadata, "status": {"conditions": [ready]}}));
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
+        match api.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await {
             Err(error) if error.is_not_found() => return Ok(()),
             result => result?,
         };

@@ -7,6 +7,7 @@
 mod claims;
 pub(crate) mod matching;
 mod reclaim;
+mod recycler;
 mod volumes;
 mod written_objects;
 
@@ -14,7 +15,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
@@ -25,8 +26,10 @@ use crate::{
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     pod_claims::{PODS_BY_CLAIM, claim_ref_key, index_pods_by_claim},
+    pod_view::PodView,
 };
 use matching::{claim_class, has_class, volume_class};
+use recycler::RunningRecyclers;
 use written_objects::WrittenObjects;
 
 /// Index of volumes by storage class.
@@ -58,7 +61,8 @@ struct PersistentVolumeBinder {
     claims: WrittenObjects<PersistentVolumeClaim>,
     volumes: WrittenObjects<PersistentVolume>,
     classes: SharedInformer<StorageClass>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
+    recyclers: RunningRecyclers,
     queue: WorkQueue<BinderKey>,
     dynamic_provisioning: bool,
     sync_period: Duration,
@@ -73,6 +77,7 @@ pub(crate) async fn run(context: ControllerContext) {
         classes: context.informers.informer_for(),
         pods: context.informers.informer_for(),
         client: context.client.clone(),
+        recyclers: RunningRecyclers::default(),
         queue,
         dynamic_provisioning: context.options.volumes.dynamic_provisioning,
         sync_period: context.options.volumes.binder_sync_period,
@@ -108,7 +113,10 @@ impl Controller for PersistentVolumeBinder {
                 this.enqueue_unbound(queue, &name);
             }
         });
-        watches.require_cache(&self.pods);
+        watches.add(&self.pods, |_, event, queue| {
+            let volume = recycler::recycled_volume(event.object());
+            volume.into_iter().for_each(|name| queue.add(BinderKey::Volume(name.to_owned())));
+        });
     }
 
     async fn sync(&self, key: &BinderKey) -> Result<RequeueAction, kube::Error> {
@@ -129,6 +137,9 @@ impl Controller for PersistentVolumeBinder {
 impl PersistentVolumeBinder {
     fn handle_volume_event(&self, event: &ResourceEvent<PersistentVolume>, queue: &WorkQueue<BinderKey>) {
         let volume = event.object();
+        if let ResourceEvent::Deleted(_) = event {
+            self.recyclers.forget(&volume.name_any());
+        }
         queue.add(BinderKey::Volume(volume.name_any()));
         match claim_ref_key(volume) {
             Some(claim) => queue.add(BinderKey::Claim(claim)),
@@ -186,7 +197,7 @@ impl PersistentVolumeBinder {
     }
 
     /// Names of the pods that use a claim and are not terminated.
-    fn pods_of_claim(&self, claim: &ObjectKey) -> Vec<Arc<Pod>> {
+    fn pods_of_claim(&self, claim: &ObjectKey) -> Vec<Arc<PodView>> {
         let mut pods = self.pods.by_index(PODS_BY_CLAIM, &claim.to_string());
         pods.retain(|pod| !is_pod_terminal(pod));
         pods.sort_by_key(|pod| pod.name_any());

@@ -133,10 +133,7 @@ impl PersistentVolumeBinder {
         match reclaim_policy(&volume) {
             "Retain" => Ok(true),
             "Delete" => self.delete_volume(volume).await,
-            "Recycle" => {
-                let message = "No recycler plugin found for the volume!";
-                self.fail_volume(volume, "VolumeFailedRecycle", message).await
-            }
+            "Recycle" => self.recycle_volume(volume).await,
             _ => {
                 let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
                 self.fail_volume(volume, "VolumeUnknownReclaimPolicy", message).await
@@ -165,7 +162,7 @@ impl PersistentVolumeBinder {
     }
 
     /// Marks a volume as failed, with an event if it is a change. The reclaim is retried.
-    async fn fail_volume(
+    pub(super) async fn fail_volume(
         &self,
         volume: Arc<PersistentVolume>,
         reason: &str,

@@ -15,7 +15,7 @@ use std::{
 
 use api::selector::LabelSelector as QuerySelector;
 use client::{EventRecorder, RequeueAction, ResourceEvent, SharedInformer};
-use k8s_openapi::api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Client;
 
 use self::{behavior::ScaleHistory, metrics_client::MetricsClient, reconcile::AutoscalerSync};
@@ -24,6 +24,7 @@ use crate::{
     controller::{Controller, ControllerWatches, run_controller},
     controller_ref::index_by_namespace,
     object_key::ObjectKey,
+    pod_view::PodView,
     scale_client::ScaleClient,
 };
 
@@ -50,7 +51,7 @@ struct AutoscalerRecord {
 struct HorizontalPodAutoscalerController {
     client: Client,
     autoscalers: SharedInformer<HorizontalPodAutoscaler>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     metrics: MetricsClient,
     scales: ScaleClient,
     records: Mutex<HashMap<ObjectKey, AutoscalerRecord>>,

@@ -1,17 +1,16 @@
 //! Resource requests of pods, which utilization is measured against.
 
 use api::quantity::Quantity;
-use k8s_openapi::{
-    api::core::v1::{Container, Pod, PodSpec},
-    apimachinery::pkg::api::resource::Quantity as ApiQuantity,
-};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use kube::ResourceExt;
 
 use super::MetricsError;
 
+use crate::pod_view::{ContainerView, PodSpecView, PodView};
+
 /// Returns the request of a pod, or of one of its containers, in thousandths. Requests of the pod as a whole take
 /// precedence over the sum of its containers.
-pub(super) fn pod_requests(pod: &Pod, container: Option<&str>, resource: &str) -> Result<i64, MetricsError> {
+pub(super) fn pod_requests(pod: &PodView, container: Option<&str>, resource: &str) -> Result<i64, MetricsError> {
     let Some(spec) = &pod.spec else { return Ok(0) };
     match container {
         None if has_pod_level_requests(spec) => pod_level_request(spec, resource)
@@ -20,7 +19,12 @@ pub(super) fn pod_requests(pod: &Pod, container: Option<&str>, resource: &str) -
     }
 }
 
-fn container_requests(pod: &Pod, spec: &PodSpec, container: Option<&str>, resource: &str) -> Result<i64, MetricsError> {
+fn container_requests(
+    pod: &PodView,
+    spec: &PodSpecView,
+    container: Option<&str>,
+    resource: &str,
+) -> Result<i64, MetricsError> {
     let mut total = 0i64;
     let mut found = false;
     for candidate in spec.containers.iter().chain(sidecars(spec)) {
@@ -39,16 +43,16 @@ fn container_requests(pod: &Pod, spec: &PodSpec, container: Option<&str>, resour
     }
 }
 
-fn sidecars(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+fn sidecars(spec: &PodSpecView) -> impl Iterator<Item = &ContainerView> {
     let init_containers = spec.init_containers.iter().flatten();
     init_containers.filter(|container| container.restart_policy.as_deref() == Some("Always"))
 }
 
-fn container_request(container: &Container, resource: &str) -> Option<i64> {
+fn container_request(container: &ContainerView, resource: &str) -> Option<i64> {
     quantity_millis(container.resources.as_ref()?.requests.as_ref()?.get(resource)?)
 }
 
-fn has_pod_level_requests(spec: &PodSpec) -> bool {
+fn has_pod_level_requests(spec: &PodSpecView) -> bool {
     let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let is_supported = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
     requests.is_some_and(|requests| requests.keys().any(|name| is_supported(name)))
@@ -56,7 +60,7 @@ fn has_pod_level_requests(spec: &PodSpec) -> bool {
 
 /// Returns the request that the pod as a whole has, with its overhead. A resource that only containers request counts as
 /// the scheduler counts it.
-fn pod_level_request(spec: &PodSpec, resource: &str) -> Option<i64> {
+fn pod_level_request(spec: &PodSpecView, resource: &str) -> Option<i64> {
     let own = spec.resources.as_ref()?.requests.as_ref()?.get(resource).and_then(quantity_millis);
     let request = own.or_else(|| aggregated_request(spec, resource));
     let overhead = spec.overhead.as_ref().and_then(|overhead| overhead.get(resource)).and_then(quantity_millis);
@@ -67,9 +71,9 @@ fn pod_level_request(spec: &PodSpec, resource: &str) -> Option<i64> {
 }
 
 /// Sums containers and sidecars; an init container counts with the sidecars that were started before it.
-fn aggregated_request(spec: &PodSpec, resource: &str) -> Option<i64> {
+fn aggregated_request(spec: &PodSpecView, resource: &str) -> Option<i64> {
     let mut found = false;
-    let mut request_of = |container: &Container| {
+    let mut request_of = |container: &ContainerView| {
         let request = container_request(container, resource);
         found |= request.is_some();
         request.unwrap_or(0)
@@ -116,7 +120,7 @@ mod tests {
     #[test]
     fn requests_come_from_the_pod_or_its_containers() {
         let check = |spec: Value, container, resource, expected: Result<i64, &str>| {
-            let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+            let pod: PodView = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
             let request = pod_requests(&pod, container, resource).map_err(|error| error.to_string());
             assert_eq!(request, expected.map_err(str::to_owned));
         };

@@ -7,12 +7,9 @@ use api::selector::LabelSelector as QuerySelector;
 use client::ApiErrorExt;
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{
-        autoscaling::{
-            v1::Scale,
-            v2::{HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus},
-        },
-        core::v1::Pod,
+    api::autoscaling::{
+        v1::Scale,
+        v2::{HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus},
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
@@ -32,6 +29,7 @@ use crate::{
     conflict_retry::{ConflictRetry, DEFAULT_RETRY},
     controller_ref::objects_in_namespace,
     object_key::ObjectKey,
+    pod_view::PodView,
     scale_client::{ScaleError, parse_group_version},
 };
 
@@ -241,7 +239,7 @@ impl<'a> AutoscalerSync<'a> {
     }
 
     /// Returns the pods of the target, after checking that no other autoscaler controls them.
-    fn select_pods(&mut self, selector: &str) -> Result<Vec<Arc<Pod>>, MetricsError> {
+    fn select_pods(&mut self, selector: &str) -> Result<Vec<Arc<PodView>>, MetricsError> {
         if selector.is_empty() {
             let condition = "the HPA target's scale is missing a selector";
             return Err(self.refuse_selector("SelectorRequired", "InvalidSelector", "selector is required", condition));
@@ -379,6 +377,6 @@ fn spec_replicas(scale: &Scale) -> i32 {
     scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
 }
 
-fn selects_pod(selector: &QuerySelector, pod: &Pod) -> bool {
+fn selects_pod(selector: &QuerySelector, pod: &PodView) -> bool {
     selector.matches_by(|key| pod.labels().get(key).map(String::as_str))
 }

@@ -7,11 +7,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{MetricsError, pod_requests::pod_requests};
-use crate::pod_availability::{is_pod_ready, pod_phase};
+use crate::{
+    pod_availability::{is_pod_ready, pod_phase},
+    pod_view::PodView,
+};
 
 /// A sample of a pod's metric, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ impl Tolerances {
 #[derive(Clone, Debug)]
 pub(super) struct ReplicaCalculator {
     /// Pods that the scale's selector matches.
-    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) pods: Vec<Arc<PodView>>,
     pub(super) tolerances: Tolerances,
     pub(super) cpu_initialization_period: Duration,
     pub(super) initial_readiness_delay: Duration,
@@ -171,7 +173,7 @@ impl ReplicaCalculator {
     }
 
     /// Whether a pod that starts distorts its CPU usage.
-    fn is_cpu_sample_unusable(&self, pod: &Pod, metric: &PodMetric) -> bool {
+    fn is_cpu_sample_unusable(&self, pod: &PodView, metric: &PodMetric) -> bool {
         let Some(status) = &pod.status else { return true };
         let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
         let (Some(ready), Some(start)) = (ready, status.start_time.as_ref().map(|time| time.0)) else { return true };
@@ -263,7 +265,7 @@ mod tests {
     const NOW: &str = "2030-01-01T01:00:00Z";
 
     /// Builds a pod that requests 1000m CPU and has been ready for an hour, unless it is `Pending` or `unready`.
-    fn pod(name: &str, state: &str) -> Arc<Pod> {
+    fn pod(name: &str, state: &str) -> Arc<PodView> {
         let phase = if state == "Pending" { "Pending" } else { "Running" };
         let (ready, since) = match state {
             "unready" => ("False", "2030-01-01T00:59:50Z"),

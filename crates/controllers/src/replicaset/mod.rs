@@ -12,10 +12,7 @@ use client::{
 };
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::ReplicaSet,
-    core::v1::{Pod, ReplicationController},
-};
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
 use kube::{ResourceExt, core::Selector};
 
 use self::replica_owner::ReplicaOwner;
@@ -27,6 +24,7 @@ use crate::{
     pod_availability,
     pod_control::{PodControl, pod_from_template},
     pod_ranking,
+    pod_view::PodView,
     slow_start::slow_start_batch,
 };
 
@@ -36,7 +34,7 @@ const BURST_REPLICAS: usize = 500;
 /// The controller of ReplicaSets or ReplicationControllers.
 struct ReplicaController<K> {
     owners: SharedInformer<K>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     expectations: ControllerExpectations,
     consistency: ConsistencyStore,
     pod_control: PodControl,
@@ -117,7 +115,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
 
     /// Records an expected creation or deletion and queues the owners that the event concerns. A deletion counts once it
     /// begins, so that the replacement need not wait for the grace period.
-    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<ObjectKey>) {
+    fn handle_pod_event(&self, event: &ResourceEvent<PodView>, queue: &WorkQueue<ObjectKey>) {
         let pod = event.object();
         if let Some(owner) = controller_ref::resolve_controller(&self.owners, &pod.metadata) {
             let key = ObjectKey::from_object(owner.as_ref()).to_string();
@@ -158,7 +156,12 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         Ok(next.map_or(RequeueAction::AwaitChange, RequeueAction::After))
     }
 
-    async fn manage_replicas(&self, key: &ObjectKey, owner: &K, active: &[Arc<Pod>]) -> Result<(), ReplicaSyncError> {
+    async fn manage_replicas(
+        &self,
+        key: &ObjectKey,
+        owner: &K,
+        active: &[Arc<PodView>],
+    ) -> Result<(), ReplicaSyncError> {
         let desired = usize::try_from(owner.desired_replicas()).unwrap_or(0);
         match active.len() {
             have if have < desired => self.create_pods(key, owner, (desired - have).min(BURST_REPLICAS)).await,
@@ -190,7 +193,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         &self,
         key: &ObjectKey,
         owner: &K,
-        active: &[Arc<Pod>],
+        active: &[Arc<PodView>],
         count: usize,
     ) -> Result<(), ReplicaSyncError> {
         let related = self.indirectly_related_pods(owner);
@@ -209,7 +212,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
     }
 
     /// Returns the pods of all owners with the same controller, which are spread together.
-    fn indirectly_related_pods(&self, owner: &K) -> Vec<Arc<Pod>> {
+    fn indirectly_related_pods(&self, owner: &K) -> Vec<Arc<PodView>> {
         let Some(controller) = controller_ref::controller_of(owner.meta()) else { return Vec::new() };
         let siblings = controller_ref::controlled_objects(&self.owners, &controller.uid);
         let pods_of = |sibling: &Arc<K>| match &sibling.meta().uid {
@@ -221,7 +224,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
 }
 
 /// Whether the pod is the owner's and its deletion has begun.
-fn is_terminating_pod_of<K: ReplicaOwner>(owner: &K, selector: &Selector, pod: &Pod) -> bool {
+fn is_terminating_pod_of<K: ReplicaOwner>(owner: &K, selector: &Selector, pod: &PodView) -> bool {
     pod.metadata.deletion_timestamp.is_some()
         && !pod_availability::is_pod_terminal(pod)
         && controller_ref::controller_of(&pod.metadata).map(|controller| &controller.uid) == owner.meta().uid.as_ref()

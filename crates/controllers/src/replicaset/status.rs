@@ -7,26 +7,29 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         apps::v1::{ReplicaSetCondition, ReplicaSetStatus},
-        core::v1::{Pod, PodTemplateSpec},
+        core::v1::PodTemplateSpec,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
 use super::replica_owner::ReplicaOwner;
-use crate::pod_availability::{is_pod_ready, time_until_available};
+use crate::{
+    pod_availability::{is_pod_ready, time_until_available},
+    pod_view::PodView,
+};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Calculates the status from the active pods and the last failure to manage them.
 pub(super) fn calculate_status<K: ReplicaOwner>(
     owner: &K,
-    active: &[Arc<Pod>],
+    active: &[Arc<PodView>],
     terminating: usize,
     failure: Option<String>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let count = |matches: &dyn Fn(&Pod) -> bool| saturating_i32(active.iter().filter(|pod| matches(pod)).count());
+    let count = |matches: &dyn Fn(&PodView) -> bool| saturating_i32(active.iter().filter(|pod| matches(pod)).count());
     let min_ready = owner.min_ready_seconds();
     let missing = owner.desired_replicas() - saturating_i32(active.len());
     ReplicaSetStatus {
@@ -44,7 +47,7 @@ fn saturating_i32(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-fn is_fully_labeled(template: Option<&PodTemplateSpec>, pod: &Pod) -> bool {
+fn is_fully_labeled(template: Option<&PodTemplateSpec>, pod: &PodView) -> bool {
     let desired = template.and_then(|template| template.metadata.as_ref()).and_then(|meta| meta.labels.as_ref());
     desired.is_none_or(|desired| desired.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
 }
@@ -76,7 +79,7 @@ fn replica_failure_conditions(
 pub(super) fn next_availability_check<K: ReplicaOwner>(
     owner: &K,
     status: &ReplicaSetStatus,
-    active: &[Arc<Pod>],
+    active: &[Arc<PodView>],
     now: Timestamp,
 ) -> Option<Duration> {
     let min_ready = owner.min_ready_seconds();
@@ -138,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(ready_since: Option<&str>) -> Arc<Pod> {
+    fn pod(ready_since: Option<&str>) -> Arc<PodView> {
         let ready = ready_since.map(|since| json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]));
         Arc::new(
             serde_json::from_value(json!({"metadata": {"labels": {"app": "web"}}, "status": {"conditions": ready}}))

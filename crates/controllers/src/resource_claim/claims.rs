@@ -1,9 +1,6 @@
 //! Decisions about ResourceClaims and the pods that use them.
 
-use k8s_openapi::api::{
-    core::v1::Pod,
-    resource::v1::{ResourceClaim, ResourceClaimTemplate},
-};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
 
@@ -11,6 +8,7 @@ use crate::{
     pod_availability::is_pod_terminal,
     pod_node::assigned_node,
     pod_resource_claims::{PodClaim, pod_entries},
+    pod_view::PodView,
 };
 
 /// Finalizer of allocated claims.
@@ -23,19 +21,19 @@ const MAX_BASE_LENGTH: usize = 57;
 const MAX_RESERVED_FOR: usize = 256;
 
 /// Names of the claims that a pod uses, the one for its extended resources included.
-pub(super) fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
+pub(super) fn pod_claim_names(pod: &PodView) -> impl Iterator<Item = &str> {
     let extended = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
     let extended = extended.map(|status| status.resource_claim_name.as_str());
     pod_entries(pod).iter().filter_map(|entry| PodClaim::from_pod(pod, entry).name()).chain(extended)
 }
 
 /// Whether the pod will not run any more and needs no claims.
-pub(super) fn is_pod_done(pod: &Pod) -> bool {
+pub(super) fn is_pod_done(pod: &PodView) -> bool {
     is_pod_terminal(pod) || (pod.metadata.deletion_timestamp.is_some() && assigned_node(pod).is_none())
 }
 
 /// Whether the claim is allocated, not reserved for the pod, and may be.
-pub(super) fn needs_reservation(pod: &Pod, claim: &ResourceClaim) -> bool {
+pub(super) fn needs_reservation(pod: &PodView, claim: &ResourceClaim) -> bool {
     let Some(status) = &claim.status else { return false };
     let reserved = status.reserved_for.as_deref().unwrap_or_default();
     let has_pod = reserved.iter().any(|consumer| Some(&consumer.uid) == pod.metadata.uid.as_ref());
@@ -43,7 +41,7 @@ pub(super) fn needs_reservation(pod: &Pod, claim: &ResourceClaim) -> bool {
 }
 
 /// Builds the claim of a pod's entry from its template.
-pub(super) fn new_claim(pod: &Pod, entry: &str, template: &ResourceClaimTemplate) -> ResourceClaim {
+pub(super) fn new_claim(pod: &PodView, entry: &str, template: &ResourceClaimTemplate) -> ResourceClaim {
     let meta = template.spec.metadata.clone().unwrap_or_default();
     let mut annotations = meta.annotations.unwrap_or_default();
     annotations.insert(POD_CLAIM_NAME.into(), entry.to_owned());
@@ -86,7 +84,7 @@ mod tests {
     use super::*;
     use crate::pod_resource_claims::check_owner;
 
-    fn pod(spec: Value, status: Value) -> Pod {
+    fn pod(spec: Value, status: Value) -> PodView {
         let meta = json!({"name": "p", "namespace": "ns", "uid": "u"});
         serde_json::from_value(json!({"metadata": meta, "spec": spec, "status": status})).unwrap()
     }

@@ -10,7 +10,7 @@ use std::{
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
-    core::v1::{Pod, PodResourceClaim},
+    core::v1::PodResourceClaim,
     resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate},
 };
 use kube::{
@@ -25,6 +25,7 @@ use crate::{
     object_key::ObjectKey,
     pod_node::assigned_node,
     pod_resource_claims::{PodClaim, check_owner, owning_pod, pod_entries},
+    pod_view::PodView,
 };
 use claims::{FINALIZER, POD_CLAIM_NAME};
 
@@ -47,7 +48,7 @@ enum ResourceClaimKey {
 struct ResourceClaimController {
     client: Client,
     recorder: EventRecorder,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     claims: SharedInformer<ResourceClaim>,
     templates: SharedInformer<ResourceClaimTemplate>,
     /// Names of created claims by pod uid and entry, which the cache may not have yet.
@@ -136,7 +137,7 @@ impl ResourceClaimController {
         self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn sync_pod(&self, pod: &Pod) -> Result<(), ResourceClaimError> {
+    async fn sync_pod(&self, pod: &PodView) -> Result<(), ResourceClaimError> {
         let namespace = pod.namespace().unwrap_or_default();
         let mut generated = Vec::new();
         for entry in pod_entries(pod) {
@@ -152,7 +153,7 @@ impl ResourceClaimController {
         }
         if !generated.is_empty() {
             let status = json!({"apiVersion": "v1", "kind": "Pod", "status": {"resourceClaimStatuses": generated}});
-            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+            let pods: Api<PodView> = Api::namespaced(self.client.clone(), &namespace);
             pods.patch_status(&pod.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(status))
                 .await?;
         }
@@ -160,7 +161,7 @@ impl ResourceClaimController {
     }
 
     /// Creates the claim of a pod's entry if it is missing; returns its name if the pod's status lacks it.
-    async fn ensure_claim(&self, pod: &Pod, entry: &PodResourceClaim) -> Result<Option<String>, String> {
+    async fn ensure_claim(&self, pod: &PodView, entry: &PodResourceClaim) -> Result<Option<String>, String> {
         let namespace = pod.namespace().unwrap_or_default();
         match PodClaim::from_pod(pod, entry) {
             PodClaim::NotNeeded | PodClaim::Named(_) => return Ok(None),
@@ -199,7 +200,7 @@ impl ResourceClaimController {
     }
 
     /// Reserves the allocated claims of a pod that was bound without the scheduler.
-    async fn reserve_claims(&self, pod: &Pod) -> Result<(), ResourceClaimError> {
+    async fn reserve_claims(&self, pod: &PodView) -> Result<(), ResourceClaimError> {
         let namespace = pod.namespace().unwrap_or_default();
         for entry in pod_entries(pod) {
             let pod_claim = PodClaim::from_pod(pod, entry);
@@ -259,7 +260,7 @@ impl ResourceClaimController {
             return Ok(pod.metadata.uid.as_ref() == Some(&consumer.uid) && !claims::is_pod_done(&pod));
         }
         // The cache may not have the pod yet.
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pods: Api<PodView> = Api::namespaced(self.client.clone(), namespace);
         let pod = pods.get_opt(&consumer.name).await?;
         Ok(pod.is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&consumer.uid)))
     }
@@ -312,7 +313,7 @@ impl ResourceClaimController {
 }
 
 /// Queues a pod that uses claims, and its claims if it does not need them any more.
-fn enqueue_pod(queue: &WorkQueue<ResourceClaimKey>, pod: &Pod, is_deleted: bool) {
+fn enqueue_pod(queue: &WorkQueue<ResourceClaimKey>, pod: &PodView, is_deleted: bool) {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
     if is_deleted || claims::is_pod_done(pod) {
         let names = claims::pod_claim_names(pod);

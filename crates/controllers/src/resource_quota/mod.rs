@@ -14,7 +14,7 @@ use std::{
 };
 
 use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ use crate::{
     controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
+    pod_view::PodView,
 };
 
 /// Time between charging a creation and storing it.
@@ -35,7 +36,7 @@ const BY_NAMESPACE: &str = "namespace";
 struct ResourceQuotaController {
     client: Client,
     quotas: SharedInformer<ResourceQuota>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     queue: WorkQueue<ObjectKey>,
     monitor: QuotaMonitor,
     /// Full recalculation interval; corrects creations that failed after being charged.

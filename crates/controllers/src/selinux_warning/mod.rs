@@ -4,17 +4,14 @@
 mod volume_cache;
 mod volumes;
 
-use std::{
-    convert::Infallible,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use client::{EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
     core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume},
     storage::v1::CSIDriver,
 };
-use kube::{Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 
 use self::{
     volume_cache::VolumeCache,
@@ -27,11 +24,13 @@ use crate::{
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     pod_claims::{PODS_BY_CLAIM, index_pods_by_claim},
+    pod_view::PodView,
 };
 
 struct SelinuxWarningController {
+    client: Client,
     recorder: EventRecorder,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     claims: SharedInformer<PersistentVolumeClaim>,
     volumes: SharedInformer<PersistentVolume>,
     drivers: SharedInformer<CSIDriver>,
@@ -47,13 +46,14 @@ pub(crate) async fn run(context: ControllerContext) {
         volumes: context.informers.informer_for(),
         drivers: context.informers.informer_for(),
         cache: Mutex::default(),
+        client: context.client.clone(),
     };
     run_controller(&context, build).await;
 }
 
 impl Controller for SelinuxWarningController {
     type Key = ObjectKey;
-    type Error = Infallible;
+    type Error = kube::Error;
     const WORKERS: usize = 1;
 
     fn watch(&self, watches: &mut ControllerWatches<Self>) {
@@ -90,8 +90,13 @@ impl Controller for SelinuxWarningController {
         });
     }
 
-    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, Infallible> {
-        match self.pods.get(&key.namespace, &key.name).filter(|pod| !is_pod_terminal(pod)) {
+    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
+        // The view of a pod has neither its volumes nor its security contexts.
+        let pod = match self.pods.get(&key.namespace, &key.name).filter(|pod| !is_pod_terminal(pod)) {
+            Some(_) => Api::namespaced(self.client.clone(), &key.namespace).get_opt(&key.name).await?,
+            None => None,
+        };
+        match pod {
             Some(pod) => self.check_pod(key, &pod),
             None => self.lock_cache().delete_pod(key),
         }

@@ -11,7 +11,7 @@ use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::{Value, json};
 
@@ -42,7 +42,6 @@ struct LegacyTokenCleaner {
     client: Client,
     accounts: SharedInformer<ServiceAccount>,
     secrets: SharedInformer<Secret>,
-    pods: SharedInformer<Pod>,
     clean_up_period: Duration,
 }
 
@@ -60,7 +59,6 @@ pub(crate) async fn run(context: ControllerContext) {
         client: context.client.clone(),
         accounts: context.informers.informer_for(),
         secrets: context.informers.informer_for(),
-        pods: context.informers.informer_for(),
         clean_up_period: context.options.legacy_service_account_token_clean_up_period,
     };
     run_periodically(&context, cleaner).await;
@@ -72,7 +70,6 @@ impl PeriodicTask for LegacyTokenCleaner {
     async fn wait_until_ready(&self) {
         self.accounts.wait_for_cache_sync().await;
         self.secrets.wait_for_cache_sync().await;
-        self.pods.wait_for_cache_sync().await;
     }
 
     async fn run_once(&self) {
@@ -97,7 +94,10 @@ impl LegacyTokenCleaner {
                 continue;
             }
             let namespace = secret.namespace().unwrap_or_default();
-            let names = mounted.entry(namespace.clone()).or_insert_with(|| self.mounted_secrets(&namespace));
+            if !mounted.contains_key(&namespace) {
+                mounted.insert(namespace.clone(), self.mounted_secrets(&namespace).await?);
+            }
+            let names = &mounted[&namespace];
             if !names.contains(&secret.name_any())
                 && let Err(error) = self.apply_verdict(&secret, &verdict, now).await
             {
@@ -129,9 +129,9 @@ impl LegacyTokenCleaner {
         })
     }
 
-    fn mounted_secrets(&self, namespace: &str) -> HashSet<String> {
-        let pods = self.pods.list().into_iter().filter(|pod| pod.metadata.namespace.as_deref() == Some(namespace));
-        pods.flat_map(|pod| pod_secret_names(&pod)).collect()
+    async fn mounted_secrets(&self, namespace: &str) -> Result<HashSet<String>, kube::Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        Ok(pods.list(&ListParams::default()).await?.items.iter().flat_map(pod_secret_names).collect())
     }
 
     async fn apply_verdict(&self, secret: &Secret, verdict: &TokenVerdict, now: Timestamp) -> Result<(), kube::Error> {

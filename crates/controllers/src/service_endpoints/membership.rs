@@ -1,23 +1,29 @@
 //! Which pods back a service, and which services a pod event affects.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use client::{ResourceEvent, SharedInformer};
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
 use crate::{
+    label_index::{index_by_label, index_by_selector, objects_selecting, objects_with_labels},
     object_key::ObjectKey,
     pod_availability::{is_pod_ready, is_pod_terminal},
+    pod_view::PodView,
 };
 
-/// Index of services and pods by namespace.
-const BY_NAMESPACE: &str = "namespace";
-
 /// Adds the indexes that [`pods_of_service`] and [`services_of_event`] read.
-pub(crate) fn index_by_namespace(services: &SharedInformer<Service>, pods: &SharedInformer<Pod>) {
-    services.add_index(BY_NAMESPACE, |service| service.namespace().into_iter().collect());
-    pods.add_index(BY_NAMESPACE, |pod| pod.namespace().into_iter().collect());
+pub(crate) fn index_by_membership(services: &SharedInformer<Service>, pods: &SharedInformer<PodView>) {
+    index_by_selector(services, service_selector);
+    index_by_label(pods);
+}
+
+fn service_selector(service: &Service) -> Option<&BTreeMap<String, String>> {
+    service.spec.as_ref()?.selector.as_ref()
 }
 
 /// Whether the controllers maintain endpoints for the service: it has a selector and is not of type `ExternalName`.
@@ -28,7 +34,7 @@ pub(crate) fn has_managed_endpoints(service: &Service) -> bool {
 
 /// Whether the service has a selector.
 pub(crate) fn has_selector(service: &Service) -> bool {
-    service.spec.as_ref().and_then(|spec| spec.selector.as_ref()).is_some_and(|selector| !selector.is_empty())
+    service_selector(service).is_some_and(|selector| !selector.is_empty())
 }
 
 /// Whether the service publishes pods regardless of their readiness.
@@ -43,31 +49,20 @@ pub(crate) fn has_cluster_ip(service: &Service) -> bool {
 }
 
 /// Returns the pods that the service selects.
-pub(crate) fn pods_of_service(pods: &SharedInformer<Pod>, service: &Service) -> Vec<Arc<Pod>> {
-    let mut selected = pods.by_index(BY_NAMESPACE, service.metadata.namespace.as_deref().unwrap_or_default());
-    selected.retain(|pod| selects_pod(service, pod));
-    selected
-}
-
-fn selects_pod(service: &Service, pod: &Pod) -> bool {
-    let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-    let labels = pod.metadata.labels.as_ref();
-    let has = |(key, value): (&String, &String)| labels.and_then(|labels| labels.get(key)) == Some(value);
-    selector.is_some_and(|selector| !selector.is_empty() && selector.iter().all(has))
+pub(crate) fn pods_of_service(pods: &SharedInformer<PodView>, service: &Service) -> Vec<Arc<PodView>> {
+    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+    service_selector(service).map_or_else(Vec::new, |selector| objects_with_labels(pods, namespace, selector))
 }
 
 /// Returns the services whose endpoints a pod event may change.
 pub(crate) fn services_of_event(
     services: &SharedInformer<Service>,
-    event: &ResourceEvent<Pod>,
+    event: &ResourceEvent<PodView>,
 ) -> impl Iterator<Item = ObjectKey> {
     let namespace = event.object().metadata.namespace.clone().unwrap_or_default();
-    let select = |pod: &Pod| -> BTreeSet<ObjectKey> {
-        let selecting = services.by_index(BY_NAMESPACE, &namespace).into_iter();
-        selecting
-            .filter(|service| selects_pod(service, pod))
-            .map(|service| ObjectKey::from_object(service.as_ref()))
-            .collect()
+    let select = |pod: &PodView| -> BTreeSet<ObjectKey> {
+        let selecting = objects_selecting(services, &namespace, pod.metadata.labels.as_ref(), service_selector);
+        selecting.iter().map(|service| ObjectKey::from_object(service.as_ref())).collect()
     };
     let affected: BTreeSet<ObjectKey> = match event {
         ResourceEvent::Added(pod) | ResourceEvent::Deleted(pod) => select(pod),
@@ -82,26 +77,26 @@ pub(crate) fn services_of_event(
 }
 
 /// Whether the pod changed in a way that may select other services.
-fn is_membership_changed(old: &Pod, new: &Pod) -> bool {
-    let names = |pod: &Pod| pod.spec.as_ref().map(|spec| (spec.hostname.clone(), spec.subdomain.clone()));
+fn is_membership_changed(old: &PodView, new: &PodView) -> bool {
+    let names = |pod: &PodView| pod.spec.as_ref().map(|spec| (spec.hostname.clone(), spec.subdomain.clone()));
     old.metadata.labels != new.metadata.labels || names(old) != names(new)
 }
 
 /// Whether the pod changed in a way that may change its endpoints. Every update of a terminating pod counts, as
 /// upstream compares deletion timestamps by address.
-fn is_pod_changed(old: &Pod, new: &Pod) -> bool {
-    let is_terminating = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+fn is_pod_changed(old: &PodView, new: &PodView) -> bool {
+    let is_terminating = |pod: &PodView| pod.metadata.deletion_timestamp.is_some();
     is_terminating(old) || is_terminating(new) || is_pod_ready(old) != is_pod_ready(new) || pod_ips(old) != pod_ips(new)
 }
 
 /// Returns the pod's addresses.
-pub(crate) fn pod_ips(pod: &Pod) -> Vec<&str> {
+pub(crate) fn pod_ips(pod: &PodView) -> Vec<&str> {
     let ips = pod.status.as_ref().and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
     ips.iter().map(|ip| ip.ip.as_str()).collect()
 }
 
 /// Whether a selected pod belongs in endpoints; terminating pods only if `include_terminating`.
-pub(crate) fn should_pod_be_in_endpoints(pod: &Pod, include_terminating: bool) -> bool {
+pub(crate) fn should_pod_be_in_endpoints(pod: &PodView, include_terminating: bool) -> bool {
     let has_ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).is_some_and(|ip| !ip.is_empty());
     !is_pod_terminal(pod)
         && (has_ip || !pod_ips(pod).is_empty())
@@ -109,7 +104,7 @@ pub(crate) fn should_pod_be_in_endpoints(pod: &Pod, include_terminating: bool) -
 }
 
 /// Returns the pod's hostname if it is published by the service: the pod's subdomain names the service.
-pub(crate) fn endpoint_hostname(pod: &Pod, service: &Service) -> Option<String> {
+pub(crate) fn endpoint_hostname(pod: &PodView, service: &Service) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let published = spec.subdomain.as_deref().unwrap_or_default() == service.name_any();
     spec.hostname.clone().filter(|hostname| !hostname.is_empty() && published)
@@ -121,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(change: Value) -> Pod {
+    fn pod(change: Value) -> PodView {
         let mut pod = json!({"metadata": {"name": "p", "namespace": "ns", "labels": {"app": "web"}},
             "status": {"podIPs": [{"ip": "10.0.0.1"}]}});
         json_patch::merge(&mut pod, &change);
@@ -158,15 +153,5 @@ mod tests {
         let named = |subdomain: &str| pod(json!({"spec": {"containers": [], "hostname": "a", "subdomain": subdomain}}));
         assert_eq!(endpoint_hostname(&named("web"), &service).as_deref(), Some("a"));
         assert_eq!(endpoint_hostname(&named("other"), &service), None);
-    }
-
-    #[test]
-    fn empty_selector_selects_nothing() {
-        let service = |selector: Value| -> Service {
-            serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"selector": selector}})).unwrap()
-        };
-        assert!(selects_pod(&service(json!({"app": "web"})), &pod(json!({}))));
-        assert!(!selects_pod(&service(json!({"app": "web", "tier": "x"})), &pod(json!({}))));
-        assert!(!selects_pod(&service(json!({})), &pod(json!({}))) && !has_managed_endpoints(&service(json!({}))));
     }
 }

@@ -2,32 +2,34 @@
 
 use k8s_openapi::{
     api::{
-        core::v1::{Container, Pod, Service, ServicePort},
+        core::v1::{Service, ServicePort},
         discovery::v1::EndpointPort,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
+use crate::pod_view::{ContainerView, PodView};
+
 /// Returns the number that a service port targets on the pod; a named port is looked up in containers and sidecars.
-pub(crate) fn find_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
+pub(crate) fn find_port(pod: &PodView, port: &ServicePort) -> Option<i32> {
     let name = match &port.target_port {
         None => return Some(port.port),
         Some(IntOrString::Int(number)) => return Some(*number),
         Some(IntOrString::String(name)) => name,
     };
     let spec = pod.spec.as_ref()?;
-    let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let is_sidecar = |container: &&ContainerView| container.restart_policy.as_deref() == Some("Always");
     let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten().filter(is_sidecar));
-    let protocol = |protocol: &Option<String>| protocol.clone().unwrap_or_else(|| "TCP".into());
+    let wanted = port.protocol.as_deref().unwrap_or("TCP");
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let named = ports.find(|candidate| {
-        candidate.name.as_ref() == Some(name) && protocol(&candidate.protocol) == protocol(&port.protocol)
+        candidate.name.as_ref() == Some(name) && candidate.protocol.as_deref().unwrap_or("TCP") == wanted
     });
     named.map(|port| port.container_port)
 }
 
 /// Returns the ports that the pod serves for the service.
-pub(crate) fn endpoint_ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+pub(crate) fn endpoint_ports(service: &Service, pod: &PodView) -> Vec<EndpointPort> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let found = ports.iter().filter_map(|port| {
         Some(EndpointPort {
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn named_port_is_found_in_containers_and_sidecars() {
-        let pod: Pod = serde_json::from_value(json!({"spec": {
+        let pod: PodView = serde_json::from_value(json!({"spec": {
             "containers": [{"name": "a", "ports": [{"name": "http", "containerPort": 80, "protocol": "TCP"}]}],
             "initContainers": [
                 {"name": "i", "ports": [{"name": "init", "containerPort": 1, "protocol": "TCP"}]},

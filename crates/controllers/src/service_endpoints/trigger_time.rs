@@ -7,14 +7,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Pod, Service},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt;
 
 use super::TRIGGER_TIME_ANNOTATION;
-use crate::object_key::ObjectKey;
+use crate::{object_key::ObjectKey, pod_view::PodView};
 
 /// Times that the last sync of each service observed.
 #[derive(Default)]
@@ -31,9 +28,9 @@ struct ObservedTimes {
 impl TriggerTimeTracker {
     /// Records the current times and returns the earliest that changed since the last sync, or the service's creation
     /// on its first sync.
-    pub(crate) fn trigger_time(&self, key: &ObjectKey, service: &Service, pods: &[Arc<Pod>]) -> Option<Timestamp> {
+    pub(crate) fn trigger_time(&self, key: &ObjectKey, service: &Service, pods: &[Arc<PodView>]) -> Option<Timestamp> {
         let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let readiness = |pod: &Arc<Pod>| Some((pod.name_any(), readiness_time(pod)?));
+        let readiness = |pod: &Arc<PodView>| Some((pod.name_any(), readiness_time(pod)?));
         let now = ObservedTimes { service: created, pods: pods.iter().filter_map(readiness).collect() };
         let Some(before) = self.lock_services().insert(key.clone(), now.clone()) else { return created };
         let changed = now.pods.iter().filter(|(name, time)| before.pods.get(*name).is_none_or(|before| *time > before));
@@ -52,7 +49,7 @@ impl TriggerTimeTracker {
 }
 
 /// Returns the last transition of the pod's `Ready` condition.
-fn readiness_time(pod: &Pod) -> Option<Timestamp> {
+fn readiness_time(pod: &PodView) -> Option<Timestamp> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
     ready.last_transition_time.as_ref().map(|Time(time)| *time)
@@ -72,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, ready_at: &str) -> Arc<Pod> {
+    fn pod(name: &str, ready_at: &str) -> Arc<PodView> {
         let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": ready_at});
         Arc::new(
             serde_json::from_value(json!({"metadata": {"name": name}, "status": {"conditions": [ready]}})).unwrap(),
@@ -85,7 +82,7 @@ mod tests {
         let service =
             serde_json::from_value(json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}})).unwrap();
         let key = ObjectKey::new("ns", "web");
-        let check = |pods: &[Arc<Pod>], expected: Option<&str>| {
+        let check = |pods: &[Arc<PodView>], expected: Option<&str>| {
             let time = tracker.trigger_time(&key, &service, pods);
             assert_eq!(time.map(|time| time.to_string()).as_deref(), expected);
         };

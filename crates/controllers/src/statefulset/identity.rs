@@ -10,7 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::pod_control::pod_from_template;
+use crate::{pod_control::pod_from_template, pod_view::PodView};
 
 const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
@@ -79,7 +79,7 @@ pub(super) fn is_member(set: &StatefulSet, pod: &ObjectMeta) -> bool {
 }
 
 /// Returns the revision label of a pod; empty if absent.
-pub(super) fn revision_of(pod: &Pod) -> &str {
+pub(super) fn revision_of(pod: &PodView) -> &str {
     label(&pod.metadata, REVISION_LABEL).unwrap_or("")
 }
 
@@ -127,7 +127,7 @@ pub(super) fn identity_matches(set: &StatefulSet, pod: &ObjectMeta) -> bool {
 }
 
 /// Whether the pod's volumes include the claims of the set.
-pub(super) fn storage_matches(set: &StatefulSet, pod: &Pod) -> bool {
+pub(super) fn storage_matches(set: &StatefulSet, pod: &PodView) -> bool {
     let Some(ordinal) = ordinal_of(&pod.metadata) else { return false };
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or(&[]);
     claim_templates(set).iter().all(|template| {
@@ -260,11 +260,12 @@ mod tests {
             json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-2"}},
                 {"name": "logs", "persistentVolumeClaim": {"claimName": "logs-web-2"}}, {"name": "tmp", "emptyDir": {}}])
         );
-        assert!(identity_matches(&set, &pod.metadata) && storage_matches(&set, &pod));
+        let view = |pod: &Pod| -> PodView { serde_json::from_value(json!(pod)).unwrap() };
+        assert!(identity_matches(&set, &pod.metadata) && storage_matches(&set, &view(&pod)));
         let mut moved = pod.clone();
         moved.spec.as_mut().unwrap().volumes = None;
         moved.metadata.labels.as_mut().unwrap().remove(POD_NAME_LABEL);
-        assert!(!identity_matches(&set, &moved.metadata) && !storage_matches(&set, &moved));
+        assert!(!identity_matches(&set, &moved.metadata) && !storage_matches(&set, &view(&moved)));
     }
 
     #[test]
@@ -283,8 +284,10 @@ mod tests {
             let mut set = set(json!({"updateStrategy": strategy}));
             set.status = serde_json::from_value(json!({"replicas": 3, "currentReplicas": current_replicas})).unwrap();
             let revised = |revision: &str| RevisedSet { set: set.clone(), revision: revision.into() };
-            let got = [0, 1, 2]
-                .map(|ordinal| revision_of(&new_versioned_pod(&revised("a"), &revised("b"), ordinal)).to_owned());
+            let got = [0, 1, 2].map(|ordinal| {
+                let pod = new_versioned_pod(&revised("a"), &revised("b"), ordinal);
+                pod.metadata.labels.unwrap()[REVISION_LABEL].clone()
+            });
             assert_eq!(got, expected);
         };
         check(json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}), 0, ["a", "a", "b"]);

@@ -12,10 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use client::{ApiErrorExt, CONSISTENCY_RECHECK, ConsistencyStore, EventRecorder, RequeueAction, SharedInformer};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus},
-    core::v1::Pod,
-};
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus};
 use kube::{Api, ResourceExt, api::PostParams, core::Selector};
 
 use self::{pod_writer::StatefulPodWriter, sync_error::StatefulSetSyncError, update::StatefulSetUpdate};
@@ -27,6 +24,7 @@ use crate::{
     controller_ref::{self, SelectingController},
     object_key::ObjectKey,
     pod_availability::time_until_available,
+    pod_view::PodView,
 };
 
 struct StatefulSetController {
@@ -103,7 +101,7 @@ impl StatefulSetController {
     }
 
     /// Returns the pods of the set; those whose names do not derive from the set's are released.
-    async fn claim_pods(&self, set: &StatefulSet, selector: &Selector) -> Result<Vec<Arc<Pod>>, kube::Error> {
+    async fn claim_pods(&self, set: &StatefulSet, selector: &Selector) -> Result<Vec<Arc<PodView>>, kube::Error> {
         let candidates = controller_ref::claim_candidates(&self.writer.pods, &set.metadata);
         let matches = |pod: &_| controller_ref::selector_matches(selector, pod) && identity::is_member(set, pod);
         controller_ref::ObjectClaim { client: &self.writer.client, owner: set, finalizers: &[] }
@@ -116,7 +114,7 @@ impl StatefulSetController {
         &self,
         set: &StatefulSet,
         selector: &Selector,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<PodView>],
         now: Timestamp,
     ) -> Result<StatefulSetStatus, StatefulSetSyncError> {
         let history = self.history.list(&set.metadata, selector);
@@ -141,7 +139,7 @@ impl StatefulSetController {
     async fn truncate_history(
         &self,
         set: &StatefulSet,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<PodView>],
         history: &[Arc<ControllerRevision>],
         used: Option<&revisions::StatefulSetRevisions>,
     ) -> Result<(), kube::Error> {
@@ -192,7 +190,7 @@ impl StatefulSetController {
 fn next_availability_check(
     set: &StatefulSet,
     status: &StatefulSetStatus,
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PodView>],
     now: Timestamp,
 ) -> Option<Duration> {
     let min_ready = identity::min_ready_seconds(set);

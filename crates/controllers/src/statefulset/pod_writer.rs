@@ -19,12 +19,13 @@ use super::{StatefulSetSyncError, identity, retention};
 use crate::{
     conflict_retry::{ConflictRetry, DEFAULT_BACKOFF},
     object_key::ObjectKey,
+    pod_view::PodView,
 };
 
 /// Creates, updates and deletes the pods of StatefulSets and their claims.
 pub(super) struct StatefulPodWriter {
     pub(super) client: Client,
-    pub(super) pods: SharedInformer<Pod>,
+    pub(super) pods: SharedInformer<PodView>,
     pub(super) claims: SharedInformer<PersistentVolumeClaim>,
     pub(super) consistency: Arc<ConsistencyStore>,
     pub(super) recorder: EventRecorder,
@@ -49,13 +50,18 @@ impl WriteVerb {
 }
 
 impl StatefulPodWriter {
-    /// Creates a pod after its claims.
-    pub(super) async fn create_pod(&self, set: &StatefulSet, pod: &Pod) -> Result<(), StatefulSetSyncError> {
+    /// Creates a pod after its claims; `pod` is the view of the new one.
+    pub(super) async fn create_pod(
+        &self,
+        set: &StatefulSet,
+        pod: &PodView,
+        new: &Pod,
+    ) -> Result<(), StatefulSetSyncError> {
         if let Err(error) = self.create_claims(set, pod).await {
             self.record_pod_event(WriteVerb::Create, set, pod, Some(&error));
             return Err(error);
         }
-        let failure = match self.api::<Pod>(set).create(&PostParams::default(), pod).await {
+        let failure = match self.api::<Pod>(set).create(&PostParams::default(), new).await {
             Ok(created) => {
                 self.consistency.record_write(&ObjectKey::from_object(set).to_string(), &self.pods, &created.metadata);
                 None
@@ -70,35 +76,31 @@ impl StatefulPodWriter {
     }
 
     /// Restores the identity and the claims of a pod.
-    pub(super) async fn update_pod(&self, set: &StatefulSet, pod: &Pod) -> Result<(), StatefulSetSyncError> {
-        let mut pod = pod.clone();
+    pub(super) async fn update_pod(&self, set: &StatefulSet, pod: &PodView) -> Result<(), StatefulSetSyncError> {
         let (mut attempted, mut retry) = (false, ConflictRetry::new(DEFAULT_BACKOFF));
         let result = loop {
-            let result = self.try_update_pod(set, &mut pod, &mut attempted).await;
+            let result = self.try_update_pod(set, pod, &mut attempted).await;
             let is_conflict = result.as_ref().is_err_and(StatefulSetSyncError::is_conflict);
             if !retry.wait_for_retry(is_conflict).await {
                 break result;
             }
         };
         if attempted {
-            self.record_pod_event(WriteVerb::Update, set, &pod, result.as_ref().err());
+            self.record_pod_event(WriteVerb::Update, set, pod, result.as_ref().err());
         }
         result
     }
 
+    /// Updates the pod as it is now: the view of it cannot be written.
     async fn try_update_pod(
         &self,
         set: &StatefulSet,
-        pod: &mut Pod,
+        pod: &PodView,
         attempted: &mut bool,
     ) -> Result<(), StatefulSetSyncError> {
         let identity_matches = identity::identity_matches(set, &pod.metadata);
-        if !identity_matches {
-            identity::update_identity(set, pod);
-        }
         let storage_matches = identity::storage_matches(set, pod);
         if !storage_matches {
-            identity::update_storage(set, pod);
             self.report_update_failure(set, pod, self.create_claims(set, pod).await)?;
         }
         let owners_match = self.claim_owners_match(set, pod);
@@ -109,25 +111,23 @@ impl StatefulPodWriter {
             return Ok(());
         }
         *attempted = true;
-        let name = pod.name_any();
-        match self.api::<Pod>(set).replace(&name, &PostParams::default(), pod).await {
-            Ok(updated) => {
-                self.consistency.record_write(&ObjectKey::from_object(set).to_string(), &self.pods, &updated.metadata);
-                Ok(())
-            }
-            Err(error) => {
-                if let Some(cached) = self.pods.get(set.metadata.namespace.as_deref().unwrap_or(""), &name) {
-                    *pod = (*cached).clone();
-                }
-                Err(error.into())
-            }
+        let api = self.api::<Pod>(set);
+        let mut current = api.get(&pod.name_any()).await?;
+        if !identity_matches {
+            identity::update_identity(set, &mut current);
         }
+        if !storage_matches {
+            identity::update_storage(set, &mut current);
+        }
+        let updated = api.replace(&pod.name_any(), &PostParams::default(), &current).await?;
+        self.consistency.record_write(&ObjectKey::from_object(set).to_string(), &self.pods, &updated.metadata);
+        Ok(())
     }
 
     fn report_update_failure(
         &self,
         set: &StatefulSet,
-        pod: &Pod,
+        pod: &PodView,
         result: Result<(), StatefulSetSyncError>,
     ) -> Result<(), StatefulSetSyncError> {
         if let Err(error) = &result {
@@ -137,7 +137,7 @@ impl StatefulPodWriter {
     }
 
     /// Deletes a pod; one that is gone counts as deleted.
-    pub(super) async fn delete_pod(&self, set: &StatefulSet, pod: &Pod) -> Result<(), StatefulSetSyncError> {
+    pub(super) async fn delete_pod(&self, set: &StatefulSet, pod: &PodView) -> Result<(), StatefulSetSyncError> {
         let deleted = self.api::<Pod>(set).delete(&pod.name_any(), &DeleteParams::default()).await;
         let failure = deleted.err().filter(|error| !error.is_not_found()).map(StatefulSetSyncError::Api);
         self.record_pod_event(WriteVerb::Delete, set, pod, failure.as_ref());
@@ -145,24 +145,32 @@ impl StatefulPodWriter {
     }
 
     /// Creates the missing claims of a pending pod.
-    pub(super) async fn create_missing_claims(&self, set: &StatefulSet, pod: &Pod) -> Result<(), StatefulSetSyncError> {
+    pub(super) async fn create_missing_claims(
+        &self,
+        set: &StatefulSet,
+        pod: &PodView,
+    ) -> Result<(), StatefulSetSyncError> {
         self.create_claims(set, pod).await?;
         self.report_update_failure(set, pod, self.update_claim_owners(set, pod).await)
     }
 
     /// Whether a claim of a pod that is to be created still belongs to an earlier pod of this name.
-    pub(super) fn has_stale_claim(&self, set: &StatefulSet, pod: &Pod) -> bool {
+    pub(super) fn has_stale_claim(&self, set: &StatefulSet, pod: &PodView) -> bool {
         retention::deletes_when_scaled(set)
             && self.cached_claims(set, pod).iter().any(|claim| retention::has_stale_owner(claim, pod))
     }
 
     /// Whether the owners of the pod's claims follow the retention policy. Missing claims are created later.
-    pub(super) fn claim_owners_match(&self, set: &StatefulSet, pod: &Pod) -> bool {
+    pub(super) fn claim_owners_match(&self, set: &StatefulSet, pod: &PodView) -> bool {
         self.cached_claims(set, pod).iter().all(|claim| retention::is_claim_up_to_date(claim, set, pod))
     }
 
     /// Updates the owners of the pod's claims according to the retention policy.
-    pub(super) async fn update_claim_owners(&self, set: &StatefulSet, pod: &Pod) -> Result<(), StatefulSetSyncError> {
+    pub(super) async fn update_claim_owners(
+        &self,
+        set: &StatefulSet,
+        pod: &PodView,
+    ) -> Result<(), StatefulSetSyncError> {
         for claim in self.cached_claims(set, pod) {
             let name = claim.name_any();
             if retention::has_unexpected_controller(&claim, set, pod) {
@@ -186,7 +194,7 @@ impl StatefulPodWriter {
     }
 
     /// Returns those of the pod's claims that exist.
-    fn cached_claims(&self, set: &StatefulSet, pod: &Pod) -> Vec<Arc<PersistentVolumeClaim>> {
+    fn cached_claims(&self, set: &StatefulSet, pod: &PodView) -> Vec<Arc<PersistentVolumeClaim>> {
         let ordinal = identity::ordinal_of(&pod.metadata).unwrap_or(-1);
         let namespace = set.metadata.namespace.as_deref().unwrap_or("");
         let names = identity::claim_templates(set).iter().map(|template| identity::claim_name(set, template, ordinal));
@@ -194,7 +202,7 @@ impl StatefulPodWriter {
     }
 
     /// Creates the pod's claims that do not exist; every one is tried.
-    async fn create_claims(&self, set: &StatefulSet, pod: &Pod) -> Result<(), StatefulSetSyncError> {
+    async fn create_claims(&self, set: &StatefulSet, pod: &PodView) -> Result<(), StatefulSetSyncError> {
         let ordinal = identity::ordinal_of(&pod.metadata).unwrap_or(-1);
         let namespace = set.metadata.namespace.as_deref().unwrap_or("");
         let mut failures = Vec::new();
@@ -211,7 +219,12 @@ impl StatefulPodWriter {
         if failures.is_empty() { Ok(()) } else { Err(StatefulSetSyncError::Claims(failures)) }
     }
 
-    async fn create_claim(&self, set: &StatefulSet, pod: &Pod, claim: &PersistentVolumeClaim) -> Result<(), String> {
+    async fn create_claim(
+        &self,
+        set: &StatefulSet,
+        pod: &PodView,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<(), String> {
         let (name, pod, set_name) = (claim.name_any(), pod.name_any(), set.name_any());
         match self.api::<PersistentVolumeClaim>(set).create(&PostParams::default(), claim).await {
             Ok(created) => {
@@ -236,7 +249,13 @@ impl StatefulPodWriter {
         }
     }
 
-    fn record_pod_event(&self, verb: WriteVerb, set: &StatefulSet, pod: &Pod, error: Option<&StatefulSetSyncError>) {
+    fn record_pod_event(
+        &self,
+        verb: WriteVerb,
+        set: &StatefulSet,
+        pod: &PodView,
+        error: Option<&StatefulSetSyncError>,
+    ) {
         let (verb, about) = (verb.name(), set.object_ref(&()));
         let subject = format!("{verb} Pod {} in StatefulSet {}", pod.name_any(), set.name_any());
         match error {

@@ -2,16 +2,14 @@
 //! deleted.
 
 use k8s_openapi::{
-    api::{
-        apps::v1::StatefulSet,
-        core::v1::{PersistentVolumeClaim, Pod},
-    },
+    api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::Resource;
 
 use super::identity;
 use crate::controller_ref::new_controller_ref;
+use crate::pod_view::PodView;
 
 /// Whether claims are deleted when the pod is scaled down, and when the set is deleted.
 struct RetentionPolicy {
@@ -59,7 +57,7 @@ pub(super) fn has_stale_owner<K: Resource<DynamicType = ()>>(claim: &PersistentV
 }
 
 /// Whether something else than the set and the pod controls the claim, which matters unless claims are retained.
-pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
+pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &PodView) -> bool {
     let policy = retention_policy(set);
     if !policy.delete_when_scaled && !policy.delete_when_deleted {
         return false;
@@ -76,7 +74,7 @@ pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &Sta
 }
 
 /// Whether the set and the pod should own the claim.
-fn desired_owners(set: &StatefulSet, pod: &Pod) -> (bool, bool) {
+fn desired_owners(set: &StatefulSet, pod: &PodView) -> (bool, bool) {
     let policy = retention_policy(set);
     let scaled_down = !identity::ordinal_of(&pod.metadata).is_some_and(|ordinal| identity::is_in_range(set, ordinal));
     let pod_owns = policy.delete_when_scaled && scaled_down;
@@ -85,7 +83,7 @@ fn desired_owners(set: &StatefulSet, pod: &Pod) -> (bool, bool) {
 
 /// Whether the claim's owners follow the policy. A claim with stale owners or another controller counts as such unless
 /// the set or the pod owns it too.
-pub(super) fn is_claim_up_to_date(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
+pub(super) fn is_claim_up_to_date(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &PodView) -> bool {
     if has_stale_owner(claim, set) || has_stale_owner(claim, pod) {
         return true;
     }
@@ -100,7 +98,7 @@ pub(super) fn is_claim_up_to_date(claim: &PersistentVolumeClaim, set: &StatefulS
 }
 
 /// Sets the claim's owners according to the policy; another controller stays alone.
-pub(super) fn update_claim_owners(claim: &mut PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) {
+pub(super) fn update_claim_owners(claim: &mut PersistentVolumeClaim, set: &StatefulSet, pod: &PodView) {
     let has_other_controller = has_unexpected_controller(claim, set, pod);
     let mut references = claim.metadata.owner_references.take().unwrap_or_default();
     references.retain(|reference| !names_object(reference, set) && !names_object(reference, pod));
@@ -131,7 +129,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(ordinal: i32) -> Pod {
+    fn pod(ordinal: i32) -> PodView {
         serde_json::from_value(json!({"metadata": {"name": format!("web-{ordinal}"), "uid": "pod"}})).unwrap()
     }
 

@@ -2,13 +2,13 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, StatefulSet},
-    core::v1::Pod,
-};
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 
 use super::{StatefulSetSyncError, identity};
-use crate::controller_history::{RevisionHistory, new_controller_revision, revision_data, template_of, template_patch};
+use crate::{
+    controller_history::{RevisionHistory, new_controller_revision, revision_data, template_of, template_patch},
+    pod_view::PodView,
+};
 
 /// The revisions of a sync.
 pub(super) struct StatefulSetRevisions {
@@ -90,7 +90,7 @@ pub(super) async fn sync_revisions(
 /// Returns the revisions of `history` that neither the set nor a pod uses, oldest first, above the history limit.
 pub(super) fn excess_revisions(
     set: &StatefulSet,
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PodView>],
     history: &[Arc<ControllerRevision>],
     used: Option<&StatefulSetRevisions>,
 ) -> Vec<Arc<ControllerRevision>> {
@@ -159,7 +159,7 @@ mod tests {
         let history: Vec<_> = (0..5).map(|number| revision(&number.to_string(), number)).collect();
         let used = StatefulSetRevisions { current: history[3].clone(), update: history[4].clone(), collisions: 0 };
         let labels = json!({"controller-revision-hash": history[0].metadata.name});
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
+        let pod: PodView = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
         let pods = [Arc::new(pod)];
         let check = |limit: i32, expected: &[usize]| {
             let excess = excess_revisions(&set("x", limit), &pods, &history, Some(&used));

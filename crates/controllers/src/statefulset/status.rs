@@ -3,36 +3,36 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::{StatefulSet, StatefulSetStatus},
-    core::v1::Pod,
-};
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 
 use super::identity::{desired_replicas, has_strategy, min_ready_seconds, revision_of};
-use crate::pod_availability::{is_pod_ready, pod_phase, time_until_available};
+use crate::{
+    pod_availability::{is_pod_ready, pod_phase, time_until_available},
+    pod_view::PodView,
+};
 
 /// Whether the server has the pod; pods that are still to be created have no phase.
-pub(super) fn is_created(pod: &Pod) -> bool {
+pub(super) fn is_created(pod: &PodView) -> bool {
     !pod_phase(pod).is_empty()
 }
 
 /// Whether the pod's deletion has begun.
-pub(super) fn is_terminating(pod: &Pod) -> bool {
+pub(super) fn is_terminating(pod: &PodView) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
 /// Whether the pod runs and is ready.
-pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
+pub(super) fn is_running_and_ready(pod: &PodView) -> bool {
     pod_phase(pod) == "Running" && is_pod_ready(pod)
 }
 
 /// Whether the pod has been ready for the set's `minReadySeconds`.
-pub(super) fn is_available(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bool {
+pub(super) fn is_available(set: &StatefulSet, pod: &PodView, now: Timestamp) -> bool {
     time_until_available(pod, min_ready_seconds(set), now) == Some(Duration::ZERO)
 }
 
 /// Whether the pod is not available or is being deleted.
-pub(super) fn is_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bool {
+pub(super) fn is_unavailable(set: &StatefulSet, pod: &PodView, now: Timestamp) -> bool {
     !is_available(set, pod, now) || is_terminating(pod)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn is_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bo
 pub(super) fn count_replicas<'a>(
     set: &StatefulSet,
     status: &mut StatefulSetStatus,
-    pods: impl IntoIterator<Item = &'a Pod>,
+    pods: impl IntoIterator<Item = &'a PodView>,
     now: Timestamp,
 ) {
     let (mut replicas, mut ready, mut available, mut current, mut updated) = (0, 0, 0, 0, 0);
@@ -99,7 +99,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(revision: &str, status: Value, deleting: bool) -> Pod {
+    fn pod(revision: &str, status: Value, deleting: bool) -> PodView {
         let deletion = deleting.then_some("2030-01-01T00:00:00Z");
         serde_json::from_value(json!({"metadata": {"labels": {"controller-revision-hash": revision},
             "deletionTimestamp": deletion}, "status": status}))
@@ -110,7 +110,7 @@ mod tests {
         json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]})
     }
 
-    fn count(pods: &[Pod]) -> StatefulSetStatus {
+    fn count(pods: &[PodView]) -> StatefulSetStatus {
         let mut status = StatefulSetStatus {
             current_revision: Some("a".into()),
             update_revision: Some("b".into()),

@@ -3,13 +3,14 @@
 //! With the policy `OrderedReady` a pass stops at the first pod that it has to wait for; with `Parallel` it acts on all
 //! pods. Scaling precedes updating.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetStatus},
     core::v1::Pod,
 };
+use kube::ResourceExt;
 
 use super::{
     StatefulSetSyncError,
@@ -20,18 +21,21 @@ use super::{
 };
 use crate::{
     pod_availability::{is_pod_terminal, pod_phase},
+    pod_view::PodView,
     slow_start::slow_start_batch,
 };
 
 /// The pods of a set: one per replica (existing or to be created) and those beyond its ordinals, highest first.
 #[derive(Debug, PartialEq)]
 struct PodPartition {
-    replicas: Vec<Arc<Pod>>,
-    condemned: Vec<Arc<Pod>>,
+    replicas: Vec<Arc<PodView>>,
+    condemned: Vec<Arc<PodView>>,
+    /// The replicas that are to be created, by name.
+    new_pods: HashMap<String, Pod>,
 }
 
 impl PodPartition {
-    fn new(set: &StatefulSet, current: &RevisedSet, update: &RevisedSet, pods: &[Arc<Pod>]) -> Self {
+    fn new(set: &StatefulSet, current: &RevisedSet, update: &RevisedSet, pods: &[Arc<PodView>]) -> Self {
         let count = usize::try_from(identity::desired_replicas(set)).unwrap_or(0);
         let (mut replicas, mut condemned) = (vec![None; count], Vec::new());
         for pod in pods {
@@ -48,25 +52,31 @@ impl PodPartition {
         }
         condemned.sort_by_key(|pod| Reverse(identity::ordinal_of(&pod.metadata)));
         let ordinals = identity::start_ordinal(set)..;
+        let mut new_pods = HashMap::new();
         let replicas = ordinals.zip(replicas).map(|(ordinal, pod)| {
-            pod.unwrap_or_else(|| Arc::new(identity::new_versioned_pod(current, update, ordinal)))
+            pod.unwrap_or_else(|| {
+                let new = identity::new_versioned_pod(current, update, ordinal);
+                let view = PodView { metadata: new.metadata.clone(), ..Default::default() };
+                new_pods.insert(new.name_any(), new);
+                Arc::new(view)
+            })
         });
-        Self { replicas: replicas.collect(), condemned }
+        Self { replicas: replicas.collect(), condemned, new_pods }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Pod> {
+    fn all(&self) -> impl Iterator<Item = &PodView> {
         self.replicas.iter().chain(&self.condemned).map(Arc::as_ref)
     }
 
     /// Returns the unavailable pod with the lowest ordinal, of the replicas first.
-    fn first_unavailable(&self, set: &StatefulSet, now: Timestamp) -> Option<&Arc<Pod>> {
+    fn first_unavailable(&self, set: &StatefulSet, now: Timestamp) -> Option<&Arc<PodView>> {
         let mut ascending = self.replicas.iter().chain(self.condemned.iter().rev());
         ascending.find(|pod| is_unavailable(set, pod, now))
     }
 }
 
 /// Whether later replicas have to wait for this one.
-fn blocks_successors(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bool {
+fn blocks_successors(set: &StatefulSet, pod: &PodView, now: Timestamp) -> bool {
     !status::is_running_and_ready(pod) || is_unavailable(set, pod, now)
 }
 
@@ -74,10 +84,10 @@ fn blocks_successors(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bool {
 /// unavailable.
 fn replica_to_update<'a>(
     set: &StatefulSet,
-    replicas: &'a [Arc<Pod>],
+    replicas: &'a [Arc<PodView>],
     update_revision: &str,
     now: Timestamp,
-) -> Option<&'a Arc<Pod>> {
+) -> Option<&'a Arc<PodView>> {
     let first = usize::try_from(identity::partition(set).unwrap_or(0)).unwrap_or(0);
     for pod in replicas.get(first..)?.iter().rev() {
         if revision_of(pod) != update_revision && !is_terminating(pod) {
@@ -103,7 +113,7 @@ impl StatefulSetUpdate<'_> {
     pub(super) async fn update_pods(
         &self,
         revisions: &StatefulSetRevisions,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<PodView>],
     ) -> Result<(StatefulSetStatus, Option<StatefulSetSyncError>), StatefulSetSyncError> {
         let (current, update) = (self.revise(&revisions.current)?, self.revise(&revisions.update)?);
         let mut status = StatefulSetStatus {
@@ -142,9 +152,9 @@ impl StatefulSetUpdate<'_> {
 
     /// Creates and repairs replicas, then removes condemned pods; returns whether nothing is left to wait for.
     async fn scale_pods(&self, partition: &PodPartition) -> Result<bool, StatefulSetSyncError> {
-        let PodPartition { replicas, condemned } = partition;
+        let PodPartition { replicas, condemned, new_pods } = partition;
         let first_unavailable = partition.first_unavailable(self.set, self.now);
-        Ok(self.for_each_pod(replicas, |pod| self.process_replica(pod)).await?
+        Ok(self.for_each_pod(replicas, |pod| self.process_replica(pod, new_pods)).await?
             && self.for_each_pod(condemned, |pod| self.update_claims_of(pod)).await?
             && self.for_each_pod(condemned, |pod| self.process_condemned(pod, first_unavailable)).await?)
     }
@@ -153,8 +163,8 @@ impl StatefulSetUpdate<'_> {
     /// Returns whether the pass goes on.
     async fn for_each_pod<'p, F>(
         &self,
-        pods: &'p [Arc<Pod>],
-        action: impl Fn(&'p Arc<Pod>) -> F,
+        pods: &'p [Arc<PodView>],
+        action: impl Fn(&'p Arc<PodView>) -> F,
     ) -> Result<bool, StatefulSetSyncError>
     where
         F: Future<Output = Result<bool, StatefulSetSyncError>>,
@@ -172,7 +182,11 @@ impl StatefulSetUpdate<'_> {
     }
 
     /// Creates, restarts or repairs a replica; returns whether its successors may be processed.
-    async fn process_replica(&self, pod: &Pod) -> Result<bool, StatefulSetSyncError> {
+    async fn process_replica(
+        &self,
+        pod: &PodView,
+        new_pods: &HashMap<String, Pod>,
+    ) -> Result<bool, StatefulSetSyncError> {
         let set = self.set;
         if is_pod_terminal(pod) {
             if !is_terminating(pod) {
@@ -182,8 +196,10 @@ impl StatefulSetUpdate<'_> {
             return Ok(false);
         }
         if !status::is_created(pod) {
-            if !self.writer.has_stale_claim(set, pod) {
-                self.writer.create_pod(set, pod).await?;
+            if let Some(new) = new_pods.get(&pod.name_any())
+                && !self.writer.has_stale_claim(set, pod)
+            {
+                self.writer.create_pod(set, pod, new).await?;
             }
             return Ok(false);
         }
@@ -203,7 +219,7 @@ impl StatefulSetUpdate<'_> {
     }
 
     /// Hands the claims of a condemned pod to it or takes them from it.
-    async fn update_claims_of(&self, pod: &Pod) -> Result<bool, StatefulSetSyncError> {
+    async fn update_claims_of(&self, pod: &PodView) -> Result<bool, StatefulSetSyncError> {
         if !self.writer.claim_owners_match(self.set, pod) {
             self.writer.update_claim_owners(self.set, pod).await?;
         }
@@ -213,8 +229,8 @@ impl StatefulSetUpdate<'_> {
     /// Deletes a condemned pod. In order, it must be available unless it is the first unavailable pod.
     async fn process_condemned(
         &self,
-        pod: &Pod,
-        first_unavailable: Option<&Arc<Pod>>,
+        pod: &PodView,
+        first_unavailable: Option<&Arc<PodView>>,
     ) -> Result<bool, StatefulSetSyncError> {
         let is_first = first_unavailable.is_some_and(|first| first.metadata.name == pod.metadata.name);
         let is_blocked = blocks_successors(self.set, pod, self.now) && !is_first && !identity::is_parallel(self.set);
@@ -261,7 +277,7 @@ mod tests {
     }
 
     /// A pod; `state` is `new`, `pending`, `unready`, `ready` or `deleting`.
-    fn pod(name: &str, revision: &str, state: &str) -> Arc<Pod> {
+    fn pod(name: &str, revision: &str, state: &str) -> Arc<PodView> {
         let ready = if matches!(state, "ready" | "deleting") { "True" } else { "False" };
         let conditions = json!([{"type": "Ready", "status": ready, "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
         let phase = match state {
@@ -278,7 +294,7 @@ mod tests {
         )
     }
 
-    fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
+    fn names(pods: &[Arc<PodView>]) -> Vec<&str> {
         pods.iter().map(|pod| pod.metadata.name.as_deref().unwrap()).collect()
     }
 

@@ -12,7 +12,7 @@ use std::{
 
 use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
@@ -27,12 +27,13 @@ use crate::{
     object_key::ObjectKey,
     pod_disruption,
     pod_node::{index_pods_by_node, pods_on_node},
+    pod_view::PodView,
 };
 
 struct TaintEvictionController {
     client: Client,
     nodes: SharedInformer<Node>,
-    pods: SharedInformer<Pod>,
+    pods: SharedInformer<PodView>,
     recorder: EventRecorder,
     /// Pods to evict later, with the time.
     scheduled: Mutex<HashMap<ObjectKey, Instant>>,
@@ -59,7 +60,8 @@ impl Controller for TaintEvictionController {
         index_pods_by_node(&self.pods);
         watches.add(&self.nodes, Self::handle_node_event);
         watches.add(&self.pods, |_, event, queue| {
-            let relevant = |pod: &Pod| pod.spec.as_ref().map(|spec| (spec.node_name.clone(), spec.tolerations.clone()));
+            let relevant =
+                |pod: &PodView| pod.spec.as_ref().map(|spec| (spec.node_name.clone(), spec.tolerations.clone()));
             let is_same = matches!(event, ResourceEvent::Updated { old, new } if relevant(old) == relevant(new));
             if !is_same {
                 queue.add(ObjectKey::from_object(event.object().as_ref()));
@@ -129,7 +131,7 @@ impl TaintEvictionController {
     async fn evict_pod(&self, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
         self.lock_scheduled().remove(key);
         self.record_event(key, format!("Marking for deletion Pod {key}"));
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<PodView> = Api::namespaced(self.client.clone(), &key.namespace);
         let deleted = async {
             let pod = api.get(&key.name).await?;
             let message = "Taint manager: deleting due to NoExecute taint";

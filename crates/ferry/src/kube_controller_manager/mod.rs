@@ -68,6 +68,10 @@ async fn start(
     components.start("controllers", |shutdown| {
         let informers = SharedInformerFactory::new(manager.clone(), shutdown.clone());
         let (elector, options) = (elector(&manager, &options), options.controllers);
+        let client_of: controllers::ServiceAccountClients = match elector.as_ref().map(LeaderElector::fence) {
+            Some(fence) => Arc::new(move |account| fence.guard(client_of(account))),
+            None => client_of,
+        };
         async move {
             let lead =
                 move |term| controllers::run_controllers(client_of.clone(), informers.clone(), options.clone(), term);

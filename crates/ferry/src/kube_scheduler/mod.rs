@@ -62,6 +62,7 @@ async fn start(
     let document = configz::render_configz(&options.scheduler.configuration);
     serving.start(COMMAND.name, client.clone(), document, components).await?;
     let elector = options.leader_election.map(|config| LeaderElector::new(client.clone(), COMMAND.name, config));
+    let client = elector.as_ref().map_or(client.clone(), |elector| elector.fence().guard(client));
     components.start("scheduler", |shutdown| async move {
         let lead = move |term| {
             let run = scheduler::run_scheduler(client.clone(), options.scheduler.clone(), term);
