@@ -1,0 +1,102 @@
+//! The devices that are allocated to claims, kept up to date by claim.
+
+use std::collections::HashMap;
+
+use api::quantity::Quantity;
+use k8s_openapi::api::resource::v1::AllocationResult;
+
+use super::{capacity::Capacities, device_pools::DeviceId};
+
+/// What claims have of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceUse {
+    /// Number of claims that have the device for themselves.
+    pub dedicated: usize,
+    /// Number of shares.
+    pub shares: usize,
+    /// What the shares take.
+    pub consumed: Capacities,
+}
+
+/// Devices with what claims have of them. An allocation with admin access takes nothing.
+#[derive(Clone, Debug, Default)]
+pub struct AllocatedState {
+    devices: HashMap<DeviceId, DeviceUse>,
+}
+
+impl AllocatedState {
+    /// Returns what claims have of a device.
+    pub fn device(&self, id: &DeviceId) -> Option<&DeviceUse> {
+        self.devices.get(id)
+    }
+
+    /// Whether a claim has the device for itself.
+    pub fn is_dedicated(&self, id: &DeviceId) -> bool {
+        self.device(id).is_some_and(|used| used.dedicated > 0)
+    }
+
+    /// Whether any claim has a part of the device.
+    pub fn is_allocated(&self, id: &DeviceId) -> bool {
+        self.devices.contains_key(id)
+    }
+
+    /// Accounts for an allocation.
+    pub fn add(&mut self, allocation: &AllocationResult) {
+        self.change(allocation, true);
+    }
+
+    /// Accounts for an allocation that ended.
+    pub fn remove(&mut self, allocation: &AllocationResult) {
+        self.change(allocation, false);
+    }
+
+    fn change(&mut self, allocation: &AllocationResult, is_added: bool) {
+        let step = |count: &mut usize| *count = if is_added { *count + 1 } else { count.saturating_sub(1) };
+        for result in allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten()) {
+            if result.admin_access == Some(true) {
+                continue;
+            }
+            let (driver, pool, device) = (result.driver.clone(), result.pool.clone(), result.device.clone());
+            let id = DeviceId { driver, pool, device };
+            let used = self.devices.entry(id.clone()).or_default();
+            match result.share_id {
+                None => step(&mut used.dedicated),
+                Some(_) => {
+                    step(&mut used.shares);
+                    for (name, amount) in result.consumed_capacity.iter().flatten() {
+                        let amount = Quantity::parse(&amount.0).unwrap_or(Quantity::ZERO);
+                        let total = used.consumed.entry(name.clone()).or_insert(Quantity::ZERO);
+                        *total = if is_added { total.plus(amount) } else { total.minus(amount) };
+                    }
+                }
+            }
+            if used.dedicated == 0 && used.shares == 0 {
+                self.devices.remove(&id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn shares_and_dedicated_devices_are_counted() {
+        let results = json!([{"request": "r", "driver": "d", "pool": "p", "device": "whole"},
+            {"request": "r", "driver": "d", "pool": "p", "device": "part", "shareID": "1", "consumedCapacity": {"memory": "2Gi"}},
+            {"request": "r", "driver": "d", "pool": "p", "device": "watched", "adminAccess": true}]);
+        let allocation: AllocationResult = serde_json::from_value(json!({"devices": {"results": results}})).unwrap();
+        let id = |device: &str| DeviceId { driver: "d".into(), pool: "p".into(), device: device.into() };
+        let mut state = AllocatedState::default();
+        state.add(&allocation);
+        state.add(&allocation);
+        assert!(state.is_dedicated(&id("whole")) && !state.is_dedicated(&id("part")) && !state.is_allocated(&id("watched")));
+        assert_eq!(state.device(&id("part")).unwrap().consumed["memory"], Quantity::parse("4Gi").unwrap());
+        state.remove(&allocation);
+        state.remove(&allocation);
+        assert!(state.devices.is_empty());
+    }
+}
