@@ -103,8 +103,8 @@ fn check_snapshot(framework: &Framework, case: &RecordedCase, snapshot: &Snapsho
     let cycle = CycleContext { pod: &pod, snapshot };
     let mut state = CycleState::default();
     let seed = case.seed;
-    if let Err(status) = framework.run_pre_filter(cycle, &mut state) {
-        assert_eq!(status.message(), case.pre_filter, "seed {seed}");
+    if let Err(failure) = framework.run_pre_filter(cycle, &mut state) {
+        assert_eq!(failure.status.message(), case.pre_filter, "seed {seed}");
         return;
     }
     assert_eq!(case.pre_filter, "", "seed {seed}");

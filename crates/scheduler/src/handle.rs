@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::{
     cache::SchedulerCache,
     extender::Extenders,
-    framework::waiting_pods::WaitingPods,
+    framework::{pre_bind_pods::PreBindPods, waiting_pods::WaitingPods},
     objects::ClusterObjects,
     queue::SchedulingQueue,
     views::{node_info::NodeView, pod_info::PodInfo},
@@ -36,6 +36,8 @@ pub struct SchedulerHandle {
     pub cache: Mutex<SchedulerCache>,
     /// Pods that wait for permission.
     pub waiting_pods: WaitingPods,
+    /// Pods that work is done for before they are bound.
+    pub pre_bind_pods: PreBindPods,
     /// Webhooks.
     pub extenders: Extenders,
     recorders: OnceLock<HashMap<Arc<str>, EventSeriesRecorder>>,
@@ -58,6 +60,7 @@ impl SchedulerHandle {
             queue,
             cache: Mutex::default(),
             waiting_pods: WaitingPods::default(),
+            pre_bind_pods: PreBindPods::default(),
             extenders,
             recorders: OnceLock::new(),
         }

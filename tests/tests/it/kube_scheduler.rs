@@ -6,6 +6,7 @@ use std::{
     fs::{self, File},
     net::TcpListener,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use ferry_tests::{TestApiServer, eventually, machine};
@@ -126,4 +127,20 @@ fn two_schedulers_of_one_name_bind_each_pod_once() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count, "a pod was bound twice");
+}
+
+#[test]
+fn pods_are_bound_once_while_the_api_server_restarts() {
+    let mut server = start_server();
+    let _schedulers = [Scheduler::start(&server, "first", &[]), Scheduler::start(&server, "second", &[])];
+    apply(&server, (0..20).map(|number| node(&format!("node-{number}"))).collect());
+    for batch in 0..3 {
+        apply(&server, (0..20).map(|number| pod(&format!("pod-{batch}-{number}"), "default-scheduler")).collect());
+        server.restart(Duration::from_millis(500));
+    }
+    expect_bound(&server, 60, 0);
+    apply(&server, (0..30).map(|number| pod(&format!("late-{number}"), "default-scheduler")).collect());
+    expect_bound(&server, 80, 10);
+    server.kubectl("delete pods -l app=race --field-selector=spec.nodeName=node-0 --wait=false --grace-period=0 --force").expect_success();
+    expect_bound(&server, 80, 6);
 }

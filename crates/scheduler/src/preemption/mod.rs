@@ -91,6 +91,9 @@ impl DefaultPreemption {
             return (NominatingInfo::Keep, Err(Status::unschedulable(reason)));
         }
         let (candidates, statuses) = self.find_candidates(cycle, state, framework, nodes);
+        if let Some(error) = statuses.error().filter(|_| candidates.is_empty()) {
+            return (NominatingInfo::Keep, Err(Status::error(error)));
+        }
         if candidates.is_empty() {
             let mut diagnosis = Diagnosis { nodes: statuses, ..Diagnosis::default() };
             diagnosis.nodes.set_absent(Status::unresolvable("Preemption is not helpful for scheduling"));

@@ -93,7 +93,9 @@ mod tests {
         let mut state = AllocatedState::default();
         state.add(&allocation);
         state.add(&allocation);
-        assert!(state.is_dedicated(&id("whole")) && !state.is_dedicated(&id("part")) && !state.is_allocated(&id("watched")));
+        assert!(
+            state.is_dedicated(&id("whole")) && !state.is_dedicated(&id("part")) && !state.is_allocated(&id("watched"))
+        );
         assert_eq!(state.device(&id("part")).unwrap().consumed["memory"], Quantity::parse("4Gi").unwrap());
         state.remove(&allocation);
         state.remove(&allocation);

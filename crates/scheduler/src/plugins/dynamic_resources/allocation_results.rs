@@ -54,9 +54,8 @@ pub fn allocation_result(choice: &ClaimChoice<'_>, devices: &[NodeDevice], node:
 fn device_result(chosen: &ChosenDevice, entry: &NodeDevice) -> DeviceRequestAllocationResult {
     let device = entry.device();
     let consumed = chosen.consumed.as_ref().filter(|consumed| !consumed.is_empty());
-    let text = |amount: &api::quantity::Quantity| {
-        k8s_openapi::apimachinery::pkg::api::resource::Quantity(amount.to_string())
-    };
+    let text =
+        |amount: &api::quantity::Quantity| k8s_openapi::apimachinery::pkg::api::resource::Quantity(amount.to_string());
     DeviceRequestAllocationResult {
         request: chosen.request.clone(),
         driver: entry.id.driver.clone(),

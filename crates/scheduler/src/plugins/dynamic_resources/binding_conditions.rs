@@ -35,7 +35,10 @@ pub enum BindingConditionsError {
 }
 
 fn results(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceRequestAllocationResult> {
-    allocation(claim).into_iter().flat_map(|allocation| &allocation.devices).flat_map(|devices| devices.results.iter().flatten())
+    allocation(claim)
+        .into_iter()
+        .flat_map(|allocation| &allocation.devices)
+        .flat_map(|devices| devices.results.iter().flatten())
 }
 
 fn conditions_of(result: &DeviceRequestAllocationResult) -> &[String] {
@@ -83,9 +86,8 @@ fn device_status<'a>(
     result: &DeviceRequestAllocationResult,
 ) -> Option<&'a AllocatedDeviceStatus> {
     let mut devices = claim.status.as_ref()?.devices.as_ref()?.iter();
-    devices.find(|status| {
-        (&status.driver, &status.pool, &status.device) == (&result.driver, &result.pool, &result.device)
-    })
+    devices
+        .find(|status| (&status.driver, &status.pool, &status.device) == (&result.driver, &result.pool, &result.device))
 }
 
 fn find_condition<'a>(status: &'a AllocatedDeviceStatus, name: &str) -> Option<&'a Condition> {
@@ -103,7 +105,8 @@ mod tests {
             "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]});
         let allocation = json!({"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": [result]}});
         let devices = json!([{"driver": "d", "pool": "p", "device": "x", "conditions": conditions}]);
-        let claim = json!({"metadata": {"name": "c"}, "spec": {}, "status": {"allocation": allocation, "devices": devices}});
+        let claim =
+            json!({"metadata": {"name": "c"}, "spec": {}, "status": {"allocation": allocation, "devices": devices}});
         serde_json::from_value(claim).unwrap()
     }
 
@@ -126,9 +129,7 @@ mod tests {
 
     #[test]
     fn the_timeout_counts_from_the_allocation() {
-        let at = |time: &str| {
-            has_binding_timed_out(&claim(json!([])), Duration::from_secs(600), time.parse().unwrap())
-        };
+        let at = |time: &str| has_binding_timed_out(&claim(json!([])), Duration::from_secs(600), time.parse().unwrap());
         assert!(!at("2026-01-01T00:10:00Z") && at("2026-01-01T00:10:01Z"));
     }
 }

@@ -81,8 +81,10 @@ fn violates_policy(amount: Quantity, policy: Option<&CapacityRequestPolicy>) -> 
         return false;
     }
     if let Some(range) = &policy.valid_range {
-        let is_off_step = |step: &QuantityText| (amount.value() - parse(&range.min).value()) % parse(step).value().max(1) != 0;
-        return range.max.as_ref().is_some_and(|most| amount > parse(most)) || range.step.as_ref().is_some_and(is_off_step);
+        let is_off_step =
+            |step: &QuantityText| (amount.value() - parse(&range.min).value()) % parse(step).value().max(1) != 0;
+        return range.max.as_ref().is_some_and(|most| amount > parse(most))
+            || range.step.as_ref().is_some_and(is_off_step);
     }
     match policy.valid_values.as_deref() {
         Some(values) if !values.is_empty() => values.iter().all(|value| parse(value) != amount),

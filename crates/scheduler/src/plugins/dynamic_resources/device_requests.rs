@@ -6,8 +6,7 @@ use k8s_openapi::api::resource::v1::{
     CapacityRequirements, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim,
 };
 
-use super::allocator::AllocationError;
-use crate::objects::device_classes::DeviceClassResolver;
+use super::allocator::{AllocationError, ClassLookup};
 
 /// How many devices a request is for.
 #[derive(Clone, Debug)]
@@ -57,13 +56,10 @@ pub fn claim_key(claim: &ResourceClaim) -> String {
 }
 
 /// Reads the requests of a claim.
-pub fn requests_of(
-    claim: &ResourceClaim,
-    classes: &DeviceClassResolver,
-) -> Result<Vec<ClaimRequest>, AllocationError> {
+pub fn requests_of(claim: &ResourceClaim, classes: &ClassLookup) -> Result<Vec<ClaimRequest>, AllocationError> {
     let claim_name = claim_key(claim);
     let class_of = |name: &str, request: &str| {
-        classes.get(name).ok_or_else(|| {
+        classes(name).ok_or_else(|| {
             AllocationError::Invalid(format!(
                 "claim {claim_name}, request {request}: could not retrieve device class {name}: \
                  deviceclass.resource.k8s.io {name:?} not found"

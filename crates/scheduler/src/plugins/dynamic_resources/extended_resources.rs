@@ -83,7 +83,9 @@ pub fn claim_on_node(
     for name in names {
         let device_class = classes.class_of_resource(name).filter(|_| node.allocatable.scalar(name) == 0);
         match device_class {
-            Some(device_class) => from_devices.push((name.clone(), device_class.metadata.name.clone().unwrap_or_default())),
+            Some(device_class) => {
+                from_devices.push((name.clone(), device_class.metadata.name.clone().unwrap_or_default()))
+            }
             None if node.allocatable.has_scalar(name) => {}
             None => return Err(Status::unresolvable("cannot fit resource")),
         }
@@ -204,7 +206,12 @@ mod tests {
         check(
             json!({"initContainers": [container("i", "3"), container("j", "1")], "containers": [container("a", "1")]}),
             &[("container-0-request-1", 2), ("container-2-request-1", 1)],
-            &[("a", "container-2-request-1"), ("i", "container-2-request-1"), ("i", "container-0-request-1"), ("j", "container-2-request-1")],
+            &[
+                ("a", "container-2-request-1"),
+                ("i", "container-2-request-1"),
+                ("i", "container-0-request-1"),
+                ("j", "container-2-request-1"),
+            ],
         );
     }
 }

@@ -103,10 +103,11 @@ impl PreFilterPlugin for DynamicResources {
             return Ok(PreFilterResult::Skip);
         }
         if must_allocate {
+            let classes = classes.clone();
             state.write_for_search(AllocationContext(Arc::new(AllocatorInput {
                 slices: self.slice_index(),
                 allocated: self.claims.allocated(),
-                classes: classes.clone(),
+                classes: Box::new(move |name| classes.get(name)),
                 timeout: self.filter_timeout,
                 free_counters: Mutex::default(),
             })));

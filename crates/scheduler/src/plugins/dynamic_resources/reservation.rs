@@ -9,9 +9,7 @@ use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 
 use super::{
     ClaimState, DynamicResources,
-    binding_conditions::{
-        BindingConditionsError, has_binding_conditions, has_binding_timed_out, is_ready_for_binding,
-    },
+    binding_conditions::{BindingConditionsError, has_binding_conditions, has_binding_timed_out, is_ready_for_binding},
     claim_tracker::allocation,
     claim_writer::{
         ClaimWriteError, bind_claim, create_extended_claim, delete_extended_claim, release_claim,
@@ -115,8 +113,7 @@ impl DynamicResources {
         let client = &self.handle.client;
         let found = state.lock().by_node.get(node).cloned();
         let place = state.unallocated().position(|(unallocated, _)| unallocated == index);
-        let wanted: Option<AllocationResult> =
-            place.and_then(|place| found.as_ref()?.results.get(place)).cloned();
+        let wanted: Option<AllocationResult> = place.and_then(|place| found.as_ref()?.results.get(place)).cloned();
         let extended = found.and_then(|found| found.extended).filter(|_| state.is_extended(index));
         if state.is_extended(index) && extended.is_none() && is_in_memory(claim) {
             // The node itself has the extended resources.
@@ -130,7 +127,8 @@ impl DynamicResources {
         let written = bind_claim(client, pod, &current, wanted.as_ref()).await?;
         state.lock_written().insert(index, written.clone());
         self.claims.assume(&written);
-        self.claims.remove_pending(uid(claim), Some(&written).filter(|written| uid(written) == uid(claim)).map(AsRef::as_ref));
+        self.claims
+            .remove_pending(uid(claim), Some(&written).filter(|written| uid(written) == uid(claim)).map(AsRef::as_ref));
         match &extended {
             Some(extended) => {
                 let name = written.metadata.name.as_deref().unwrap_or("");
