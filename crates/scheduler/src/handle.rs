@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     cache::SchedulerCache,
+    config::feature_gates::SchedulerFeatures,
     extender::Extenders,
     framework::{pre_bind_pods::PreBindPods, waiting_pods::WaitingPods},
     objects::ClusterObjects,
@@ -40,6 +41,8 @@ pub struct SchedulerHandle {
     pub pre_bind_pods: PreBindPods,
     /// Webhooks.
     pub extenders: Extenders,
+    /// Features that are on.
+    pub features: SchedulerFeatures,
     recorders: OnceLock<HashMap<Arc<str>, EventSeriesRecorder>>,
 }
 
@@ -50,6 +53,7 @@ impl SchedulerHandle {
         (pods, nodes, objects): (SharedInformer<PodInfo>, SharedInformer<NodeView>, ClusterObjects),
         queue: SchedulingQueue,
         extenders: Extenders,
+        features: SchedulerFeatures,
     ) -> Self {
         Self {
             client,
@@ -62,6 +66,7 @@ impl SchedulerHandle {
             waiting_pods: WaitingPods::default(),
             pre_bind_pods: PreBindPods::default(),
             extenders,
+            features,
             recorders: OnceLock::new(),
         }
     }

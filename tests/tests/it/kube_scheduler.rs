@@ -141,6 +141,8 @@ fn pods_are_bound_once_while_the_api_server_restarts() {
     expect_bound(&server, 60, 0);
     apply(&server, (0..30).map(|number| pod(&format!("late-{number}"), "default-scheduler")).collect());
     expect_bound(&server, 80, 10);
-    server.kubectl("delete pods -l app=race --field-selector=spec.nodeName=node-0 --wait=false --grace-period=0 --force").expect_success();
+    server
+        .kubectl("delete pods -l app=race --field-selector=spec.nodeName=node-0 --wait=false --grace-period=0 --force")
+        .expect_success();
     expect_bound(&server, 80, 6);
 }

@@ -68,7 +68,6 @@ fn device_result(chosen: &ChosenDevice, entry: &NodeDevice) -> DeviceRequestAllo
         share_id: chosen.consumed.as_ref().map(|_| new_uid()),
         consumed_capacity: consumed
             .map(|consumed| consumed.iter().map(|(name, amount)| (name.clone(), text(amount))).collect()),
-        ..Default::default()
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim};
 
 use super::{
+    DeviceFeatures,
     allocated_state::AllocatedState,
     allocation_results::{ChosenDevice, ClaimChoice, allocation_result},
     capacity::{Capacities, consumed_capacities, has_capacity},
@@ -51,6 +52,8 @@ pub struct AllocatorInput {
     pub classes: ClassLookup,
     /// The longest search on a node; zero is unlimited.
     pub timeout: Duration,
+    /// Features of devices that are on.
+    pub features: DeviceFeatures,
     /// What allocated devices leave of the counters of pools.
     pub free_counters: Mutex<HashMap<PoolId, Arc<Counters>>>,
 }
@@ -152,6 +155,12 @@ impl Search<'_> {
                 let mut least = usize::MAX;
                 for choice in 0..self.requests[claim][request].choices.len() {
                     let view = self.requests[claim][request].choices[choice].clone();
+                    if view.capacity.is_some() && !self.input.features.consumable_capacity {
+                        let name = view.own_name();
+                        return Err(AllocationError::Invalid(format!(
+                            "claim {key}, request {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+                        )));
+                    }
                     let count = match &view.count {
                         DeviceCount::Exactly(count) => *count,
                         DeviceCount::All(_) => {
@@ -282,6 +291,10 @@ impl Search<'_> {
 
     /// Whether a device is one that the class and the request select.
     fn matches(&self, claim: &str, view: &RequestView, device: &NodeDevice) -> Result<bool, AllocationError> {
+        let has_conditions = device.device().is_some_and(|device| device.binding_conditions.is_some());
+        if has_conditions && !self.input.features.binding_conditions {
+            return Ok(false);
+        }
         let class = view.class.metadata.name.as_deref().unwrap_or("");
         let of_class = self.selectors.matches_all(view.class.spec.selectors.as_ref(), device);
         if !of_class.map_err(|error| AllocationError::Invalid(format!("class {class}: {error}")))? {
@@ -306,6 +319,9 @@ impl Search<'_> {
     fn has_capacity(&self, view: &RequestView, device: usize) -> bool {
         let entry = &self.devices.devices[device];
         let Some(object) = entry.device() else { return false };
+        if !self.input.features.consumable_capacity {
+            return true;
+        }
         let shares = self.chosen.iter().flatten().filter(|chosen| chosen.device == device);
         let mut taken: Vec<&Capacities> = shares.filter_map(|chosen| chosen.consumed.as_ref()).collect();
         taken.extend(self.input.allocated.device(&entry.id).map(|used| &used.consumed));
@@ -316,14 +332,15 @@ impl Search<'_> {
     fn take(&mut self, claim: usize, view: &RequestView, device: usize, must: bool) -> Result<bool, AllocationError> {
         let entry = &self.devices.devices[device];
         let Some(object) = entry.device() else { return Ok(false) };
-        let is_shared = object.allow_multiple_allocations == Some(true);
+        let features = self.input.features;
+        let is_shared = features.consumable_capacity && object.allow_multiple_allocations == Some(true);
         if (!is_shared || !view.is_admin) && self.is_in_use(claim, view, device) {
             return Ok(false);
         }
         let is_shared_already = is_shared
-            && (self.input.allocated.device(&entry.id).is_some_and(|used| used.shares > 0)
+            && (self.input.allocated.device(&entry.id).is_some_and(|used| !used.consumed.is_empty())
                 || self.chosen.iter().flatten().any(|chosen| chosen.device == device));
-        if !is_tolerated(object, view.tolerations.as_ref()) || !self.has_capacity(view, device) {
+        if features.taints && !is_tolerated(object, view.tolerations.as_ref()) || !self.has_capacity(view, device) {
             return Ok(false);
         }
         let constraints =
@@ -452,6 +469,7 @@ mod tests {
             allocated: Arc::new(state),
             classes: Box::new(move |name| (name == "gpu").then(|| class.clone())),
             timeout: Duration::ZERO,
+            features: DeviceFeatures { binding_conditions: true, consumable_capacity: true, taints: true },
             free_counters: Mutex::default(),
         }
     }

@@ -109,6 +109,7 @@ impl PreFilterPlugin for DynamicResources {
                 allocated: self.claims.allocated(),
                 classes: Box::new(move |name| classes.get(name)),
                 timeout: self.filter_timeout,
+                features: self.features,
                 free_counters: Mutex::default(),
             })));
         }
@@ -164,6 +165,7 @@ impl DynamicResources {
                 .is_none_or(|selector| NodeSelector::from_selector(selector).matches(node.name(), &node.node.labels));
             is_on_node
                 && match is_ready_for_binding(claim) {
+                    _ if !self.features.binding_conditions => true,
                     Ok(true) => true,
                     Ok(false) => !has_binding_timed_out(claim, self.binding_timeout, Timestamp::now()),
                     Err(_) => false,

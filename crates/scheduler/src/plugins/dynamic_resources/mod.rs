@@ -49,10 +49,19 @@ pub struct DynamicResources {
     handle: Arc<SchedulerHandle>,
     claims: ClaimTracker,
     selectors: SelectorCache,
-    /// The published devices, by the version of the informer.
-    slices: Mutex<Option<(u64, Arc<SliceIndex>)>>,
+    /// The published devices; `None` since they changed.
+    slices: Arc<Mutex<Option<Arc<SliceIndex>>>>,
     filter_timeout: Duration,
     binding_timeout: Duration,
+    features: DeviceFeatures,
+}
+
+/// Features of devices that are on.
+#[derive(Clone, Copy)]
+struct DeviceFeatures {
+    binding_conditions: bool,
+    consumable_capacity: bool,
+    taints: bool,
 }
 
 /// The claims of the pod, and what was found for them on each node.
@@ -134,12 +143,25 @@ impl DynamicResources {
             let nanos = api::duration::parse(text).and_then(|nanos| u64::try_from(nanos).ok());
             nanos.map_or(Duration::ZERO, Duration::from_nanos)
         };
+        let is_enabled = |name: &str| handle.features.is_enabled(name);
+        let features = DeviceFeatures {
+            binding_conditions: is_enabled("DRADeviceBindingConditions"),
+            consumable_capacity: is_enabled("DRAConsumableCapacity"),
+            taints: is_enabled("DRADeviceTaints"),
+        };
+        let has_filter_timeout = is_enabled("DRASchedulerFilterTimeout");
+        let slices: Arc<Mutex<Option<Arc<SliceIndex>>>> = Arc::default();
+        let outdated = slices.clone();
+        handle.objects.resource_slices.add_event_handler(move |_| {
+            *outdated.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        });
         Self {
             claims: ClaimTracker::new(handle.objects.resource_claims.clone()),
+            features,
             handle,
             selectors: SelectorCache::default(),
-            slices: Mutex::default(),
-            filter_timeout: duration(&args.filter_timeout),
+            slices,
+            filter_timeout: if has_filter_timeout { duration(&args.filter_timeout) } else { Duration::ZERO },
             binding_timeout: duration(&args.binding_timeout),
         }
     }
@@ -154,7 +176,8 @@ impl DynamicResources {
                 EntryClaim::Missing => return Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key())),
             };
             let claim = self.claims.get(&pod.class.namespace, &name);
-            let claim = claim.ok_or_else(|| format!("resourceclaim.resource.k8s.io {name:?} not found"))?;
+            let claim =
+                claim.ok_or_else(|| format!("could not find ResourceClaim \"{}/{name}\"", pod.class.namespace))?;
             if claim.metadata.deletion_timestamp.is_some() {
                 return Err(format!("resourceclaim {name:?} is being deleted"));
             }
@@ -174,17 +197,9 @@ impl DynamicResources {
 
     /// Returns the published devices.
     fn slice_index(&self) -> Arc<SliceIndex> {
-        let slices = &self.handle.objects.resource_slices;
-        let version = slices.latest_resource_version();
         let mut known = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.as_ref().filter(|(known, _)| *known == version) {
-            Some((_, index)) => index.clone(),
-            None => {
-                let index = Arc::new(SliceIndex::new(&slices.list()));
-                *known = Some((version, index.clone()));
-                index
-            }
-        }
+        let new = || Arc::new(SliceIndex::new(&self.handle.objects.resource_slices.list()));
+        known.get_or_insert_with(new).clone()
     }
 }
 

@@ -92,7 +92,7 @@ impl PreBindPlugin for DynamicResources {
                 self.write_claim(state, (index, claim), pod, node).await.map_err(Status::error)?;
             }
             let mut current = (0..state.claims.len()).filter_map(|index| state.current(index));
-            if !current.any(|claim| has_binding_conditions(&claim)) {
+            if !self.features.binding_conditions || !current.any(|claim| has_binding_conditions(&claim)) {
                 return Ok(());
             }
             self.announce_wait(pod, node);
