@@ -6,7 +6,22 @@ use k8s_openapi::api::resource::v1::{
     CapacityRequirements, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim,
 };
 
-use super::allocator::{AllocationError, ClassLookup};
+/// Why devices could not be allocated.
+#[derive(Debug, thiserror::Error)]
+pub enum AllocationError {
+    /// The search took too long.
+    #[error("timed out trying to allocate devices")]
+    Timeout,
+    /// The node cannot be used now.
+    #[error("{0}")]
+    Unavailable(&'static str),
+    /// The claim or the devices are invalid.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Finds a device class by name.
+pub type ClassLookup = Box<dyn Fn(&str) -> Option<Arc<DeviceClass>> + Send + Sync>;
 
 /// How many devices a request is for.
 #[derive(Clone, Debug)]

@@ -10,12 +10,12 @@ use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 
 use super::{
     AllocationContext, ClaimState, DynamicResources, NodeAllocation,
-    allocator::{AllocationError, AllocatorInput, allocate_devices},
+    allocator::{AllocatorInput, allocate_devices},
     binding_conditions::{has_binding_timed_out, is_ready_for_binding},
     claim_tracker::allocation,
     claim_writer::{deallocate_claim, delete_extended_claim},
     consumers,
-    device_requests::claim_key,
+    device_requests::{AllocationError, claim_key},
     extended_resources::{claim_in_memory, claim_on_node, is_in_memory, requests_devices},
     is_reserved_for, uid,
 };
