@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use api::quantity::Quantity;
 use k8s_openapi::api::resource::v1::AllocationResult;
 
-use super::{capacity::Capacities, device_pools::DeviceId};
+use super::{
+    capacity::Capacities,
+    device_pools::{DeviceId, PoolId},
+};
 
 /// What claims have of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,26 +21,24 @@ pub struct DeviceUse {
     pub consumed: Capacities,
 }
 
+/// Devices of a pool by name, with what claims have of them.
+pub type PoolUse = HashMap<String, DeviceUse>;
+
 /// Devices with what claims have of them. An allocation with admin access takes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatedState {
-    devices: HashMap<DeviceId, DeviceUse>,
+    pools: HashMap<PoolId, PoolUse>,
 }
 
 impl AllocatedState {
-    /// Returns what claims have of a device.
-    pub fn device(&self, id: &DeviceId) -> Option<&DeviceUse> {
-        self.devices.get(id)
-    }
-
-    /// Whether a claim has the device for itself.
-    pub fn is_dedicated(&self, id: &DeviceId) -> bool {
-        self.device(id).is_some_and(|used| used.dedicated > 0)
+    /// Returns the devices of a pool that claims have something of.
+    pub fn pool(&self, id: &PoolId) -> Option<&PoolUse> {
+        self.pools.get(id)
     }
 
     /// Whether any claim has a part of the device.
     pub fn is_allocated(&self, id: &DeviceId) -> bool {
-        self.devices.contains_key(id)
+        self.pool(&id.pool).is_some_and(|devices| devices.contains_key(&id.device))
     }
 
     /// Accounts for an allocation.
@@ -56,9 +57,9 @@ impl AllocatedState {
             if result.admin_access == Some(true) {
                 continue;
             }
-            let (driver, pool, device) = (result.driver.clone(), result.pool.clone(), result.device.clone());
-            let id = DeviceId { driver, pool, device };
-            let used = self.devices.entry(id.clone()).or_default();
+            let pool = PoolId { driver: result.driver.clone(), pool: result.pool.clone() };
+            let devices = self.pools.entry(pool).or_default();
+            let used = devices.entry(result.device.clone()).or_default();
             match result.share_id {
                 None => step(&mut used.dedicated),
                 Some(_) => {
@@ -71,7 +72,7 @@ impl AllocatedState {
                 }
             }
             if used.dedicated == 0 && used.shares == 0 {
-                self.devices.remove(&id);
+                devices.remove(&result.device);
             }
         }
     }
@@ -89,16 +90,17 @@ mod tests {
             {"request": "r", "driver": "d", "pool": "p", "device": "part", "shareID": "1", "consumedCapacity": {"memory": "2Gi"}},
             {"request": "r", "driver": "d", "pool": "p", "device": "watched", "adminAccess": true}]);
         let allocation: AllocationResult = serde_json::from_value(json!({"devices": {"results": results}})).unwrap();
-        let id = |device: &str| DeviceId { driver: "d".into(), pool: "p".into(), device: device.into() };
+        let pool = PoolId { driver: "d".into(), pool: "p".into() };
+        let id = |device: &str| DeviceId { pool: pool.clone(), device: device.into() };
         let mut state = AllocatedState::default();
         state.add(&allocation);
         state.add(&allocation);
-        assert!(
-            state.is_dedicated(&id("whole")) && !state.is_dedicated(&id("part")) && !state.is_allocated(&id("watched"))
-        );
-        assert_eq!(state.device(&id("part")).unwrap().consumed["memory"], Quantity::parse("4Gi").unwrap());
+        let used = state.pool(&pool).unwrap();
+        assert_eq!((used["whole"].dedicated, used["part"].dedicated, used["part"].shares), (2, 0, 2));
+        assert_eq!(used["part"].consumed["memory"], Quantity::parse("4Gi").unwrap());
+        assert!(!state.is_allocated(&id("watched")));
         state.remove(&allocation);
         state.remove(&allocation);
-        assert!(state.devices.is_empty());
+        assert!(!state.is_allocated(&id("whole")) && !state.is_allocated(&id("part")));
     }
 }

@@ -6,18 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
-
 use super::{
     DeviceFeatures,
-    allocated_state::AllocatedState,
-    allocation_results::{ChosenDevice, ClaimChoice, allocation_result},
+    allocated_state::{AllocatedState, DeviceUse, PoolUse},
+    allocation_results::{ChosenDevice, NodeChoice},
     capacity::{Capacities, consumed_capacities, has_capacity},
     constraints::{allows_device, is_tolerated},
     device_pools::{
         Counters, DevicePool, NodeDevice, NodeDevices, PoolId, PoolState, SliceIndex, consumed_counters, slice_devices,
     },
-    device_requests::{AllocationError, ClaimRequest, ClassLookup, DeviceCount, RequestView, claim_key, requests_of},
+    device_requests::{AllocationError, ClaimRequests, DeviceCount, RequestView, claim_key},
     device_selectors::SelectorCache,
 };
 use crate::views::node_info::NodeView;
@@ -31,8 +29,6 @@ pub struct AllocatorInput {
     pub slices: Arc<SliceIndex>,
     /// The devices that are allocated.
     pub allocated: Arc<AllocatedState>,
-    /// Finds device classes by name.
-    pub classes: ClassLookup,
     /// The longest search on a node; zero is unlimited.
     pub timeout: Duration,
     /// Features of devices that are on.
@@ -84,10 +80,12 @@ struct SearchPosition {
 struct Search<'a> {
     input: &'a AllocatorInput,
     selectors: &'a SelectorCache,
-    claims: &'a [Arc<ResourceClaim>],
+    claims: &'a [Arc<ClaimRequests>],
     devices: &'a NodeDevices,
-    /// By claim.
-    requests: Vec<Vec<ClaimRequest>>,
+    /// By pool: what earlier allocations have of its devices.
+    used: Vec<Option<&'a PoolUse>>,
+    /// By claim, request and choice: the devices of requests for all of them.
+    all: HashMap<(usize, usize, usize), Vec<usize>>,
     /// By claim and request.
     choices: Vec<Vec<usize>>,
     /// By claim.
@@ -101,25 +99,28 @@ struct Search<'a> {
 pub fn allocate_devices(
     input: &AllocatorInput,
     selectors: &SelectorCache,
-    claims: &[Arc<ResourceClaim>],
+    claims: Vec<Arc<ClaimRequests>>,
     node: &Arc<NodeView>,
-) -> Result<Option<Vec<AllocationResult>>, AllocationError> {
+) -> Result<Option<NodeChoice>, AllocationError> {
     let devices = input.slices.devices_for_node(node);
-    let requests = claims.iter().map(|claim| requests_of(claim, &input.classes)).collect::<Result<Vec<_>, _>>()?;
     let mut search = Search {
         input,
         selectors,
-        claims,
+        claims: &claims,
         devices: &devices,
-        choices: requests.iter().map(|requests| vec![0; requests.len()]).collect(),
-        requests,
+        used: devices.pools.iter().map(|pool| input.allocated.pool(&pool.id)).collect(),
+        all: HashMap::new(),
+        choices: claims.iter().map(|claim| vec![0; claim.requests.len()]).collect(),
         chosen: claims.iter().map(|_| Vec::new()).collect(),
         consumed: HashMap::new(),
         deadline: (!input.timeout.is_zero()).then(|| Instant::now() + input.timeout),
     };
     search.prepare()?;
     match search.allocate_claim(0)? {
-        SearchOutcome::Allocated => Ok(Some(search.results(node))),
+        SearchOutcome::Allocated => {
+            let Search { choices, chosen, .. } = search;
+            Ok(Some(NodeChoice { devices, claims, choices, chosen }))
+        }
         SearchOutcome::TooMany => Err(AllocationError::Invalid("allocation max size exceeded".into())),
         SearchOutcome::Failed if devices.pools.iter().any(|pool| pool.state == PoolState::Invalid) => {
             Err(AllocationError::Unavailable("invalid resource pools were encountered"))
@@ -131,26 +132,24 @@ pub fn allocate_devices(
 impl Search<'_> {
     /// Collects the devices of requests for all of them, and checks the sizes of claims.
     fn prepare(&mut self) -> Result<(), AllocationError> {
-        for claim in 0..self.claims.len() {
-            let key = claim_key(&self.claims[claim]);
+        let claims = self.claims;
+        for (claim, entry) in claims.iter().enumerate() {
             let mut total = 0usize;
-            for request in 0..self.requests[claim].len() {
+            for (request, choices) in entry.requests.iter().enumerate() {
                 let mut least = usize::MAX;
-                for choice in 0..self.requests[claim][request].choices.len() {
-                    let view = self.requests[claim][request].choices[choice].clone();
+                for (choice, view) in choices.choices.iter().enumerate() {
                     if view.capacity.is_some() && !self.input.features.consumable_capacity {
-                        let name = view.own_name();
+                        let (key, name) = (claim_key(&entry.claim), view.own_name());
                         return Err(AllocationError::Invalid(format!(
                             "claim {key}, request {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
                         )));
                     }
-                    let count = match &view.count {
-                        DeviceCount::Exactly(count) => *count,
-                        DeviceCount::All(_) => {
-                            let all = self.all_devices(&key, &view)?;
+                    let count = match view.count {
+                        DeviceCount::Exactly(count) => count,
+                        DeviceCount::All => {
+                            let all = self.all_devices(entry, view)?;
                             let count = all.len();
-                            Arc::make_mut(&mut self.requests[claim][request].choices[choice]).count =
-                                DeviceCount::All(all);
+                            self.all.insert((claim, request, choice), all);
                             count
                         }
                     };
@@ -159,6 +158,7 @@ impl Search<'_> {
                 total = total.saturating_add(least);
             }
             if total > MAX_RESULTS {
+                let key = claim_key(&entry.claim);
                 return Err(AllocationError::Invalid(format!(
                     "claim {key}: number of requested devices {total} exceeds the claim limit of {MAX_RESULTS}"
                 )));
@@ -167,9 +167,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn all_devices(&self, claim: &str, view: &RequestView) -> Result<Vec<usize>, AllocationError> {
+    fn all_devices(&self, claim: &ClaimRequests, view: &RequestView) -> Result<Vec<usize>, AllocationError> {
         let refuse = |pool: &DevicePool, state: &str| {
-            let (request, pool) = (view.own_name(), &pool.id);
+            let (claim, request, pool) = (claim_key(&claim.claim), view.own_name(), &pool.id);
             Err(AllocationError::Invalid(format!(
                 "claim {claim}, request {request}: asks for all devices, but resource pool {pool} is currently {state}"
             )))
@@ -200,7 +200,7 @@ impl Search<'_> {
 
     /// Allocates a request and everything after it; of several choices the first that works out.
     fn allocate_request(&mut self, claim: usize, request: usize) -> Result<SearchOutcome, AllocationError> {
-        let Some(entry) = self.requests[claim].get(request) else {
+        let Some(entry) = self.claims[claim].requests.get(request) else {
             return Ok(match self.allocate_claim(claim + 1)? {
                 SearchOutcome::TooMany => SearchOutcome::Failed,
                 outcome => outcome,
@@ -225,12 +225,15 @@ impl Search<'_> {
             return Err(AllocationError::Timeout);
         }
         let SearchPosition { claim, request, choice, device: taken } = position;
-        let view = self.requests[claim][request].choices[choice].clone();
-        let (count, all) = match &view.count {
-            DeviceCount::Exactly(count) => (*count, None),
-            DeviceCount::All(all) if all.is_empty() => return Ok(SearchOutcome::Failed),
-            DeviceCount::All(all) => (all.len(), Some(all)),
+        let claims = self.claims;
+        let view = &claims[claim].requests[request].choices[choice];
+        let count = match view.count {
+            DeviceCount::Exactly(count) => count,
+            DeviceCount::All => self.all.get(&(claim, request, choice)).map_or(0, Vec::len),
         };
+        if count == 0 && view.count == DeviceCount::All {
+            return Ok(SearchOutcome::Failed);
+        }
         if taken >= count {
             return self.allocate_request(claim, request + 1);
         }
@@ -238,9 +241,11 @@ impl Search<'_> {
             return Ok(SearchOutcome::TooMany);
         }
         let next = SearchPosition { device: taken + 1, ..position };
-        if let Some(all) = all {
-            let device = all[taken];
-            if !self.take(claim, &view, device, true)? {
+        if view.count == DeviceCount::All {
+            let Some(device) = self.all.get(&(claim, request, choice)).and_then(|all| all.get(taken)).copied() else {
+                return Ok(SearchOutcome::Failed);
+            };
+            if !self.take(claim, view, device, true)? {
                 return Ok(SearchOutcome::Failed);
             }
             let outcome = self.allocate_one(next, 0)?;
@@ -249,13 +254,12 @@ impl Search<'_> {
             }
             return Ok(outcome);
         }
-        let key = claim_key(&self.claims[claim]);
         for device in from..self.devices.devices.len() {
             let entry = &self.devices.devices[device];
-            if self.is_in_use(claim, &view, device)
-                || !self.matches(&key, &view, entry)?
-                || !self.has_capacity(&view, device)
-                || !self.take(claim, &view, device, false)?
+            if self.is_in_use(claim, view, device)
+                || !self.matches(&claims[claim], view, entry)?
+                || !self.has_capacity(view, device)
+                || !self.take(claim, view, device, false)?
             {
                 continue;
             }
@@ -273,7 +277,7 @@ impl Search<'_> {
     }
 
     /// Whether a device is one that the class and the request select.
-    fn matches(&self, claim: &str, view: &RequestView, device: &NodeDevice) -> Result<bool, AllocationError> {
+    fn matches(&self, claim: &ClaimRequests, view: &RequestView, device: &NodeDevice) -> Result<bool, AllocationError> {
         let has_conditions = device.device().is_some_and(|device| device.binding_conditions.is_some());
         if has_conditions && !self.input.features.binding_conditions {
             return Ok(false);
@@ -284,8 +288,15 @@ impl Search<'_> {
             return Ok(false);
         }
         let of_request = self.selectors.matches_all(view.selectors.as_ref(), device);
-        let of_request = of_request.map_err(|error| AllocationError::Invalid(format!("claim {claim}: {error}")))?;
+        let of_request = of_request
+            .map_err(|error| AllocationError::Invalid(format!("claim {}: {error}", claim_key(&claim.claim))))?;
         Ok(of_request && device.is_for_node)
+    }
+
+    /// Returns what earlier allocations have of a device.
+    fn use_of(&self, device: usize) -> Option<&DeviceUse> {
+        let entry = &self.devices.devices[device];
+        (*self.used.get(entry.pool)?)?.get(&entry.id.device)
     }
 
     fn is_in_use(&self, claim: usize, view: &RequestView, device: usize) -> bool {
@@ -293,8 +304,7 @@ impl Search<'_> {
         match view.is_admin {
             true => self.chosen[claim].iter().any(is_taken),
             false => {
-                self.input.allocated.is_dedicated(&self.devices.devices[device].id)
-                    || self.chosen.iter().flatten().any(is_taken)
+                self.use_of(device).is_some_and(|used| used.dedicated > 0) || self.chosen.iter().flatten().any(is_taken)
             }
         }
     }
@@ -307,12 +317,18 @@ impl Search<'_> {
         }
         let shares = self.chosen.iter().flatten().filter(|chosen| chosen.device == device);
         let mut taken: Vec<&Capacities> = shares.filter_map(|chosen| chosen.consumed.as_ref()).collect();
-        taken.extend(self.input.allocated.device(&entry.id).map(|used| &used.consumed));
+        taken.extend(self.use_of(device).map(|used| &used.consumed));
         has_capacity(view.capacity.as_ref(), object, &taken)
     }
 
     /// Takes a device, unless something is against it; `must` makes a violated constraint an error.
-    fn take(&mut self, claim: usize, view: &RequestView, device: usize, must: bool) -> Result<bool, AllocationError> {
+    fn take(
+        &mut self,
+        claim: usize,
+        view: &Arc<RequestView>,
+        device: usize,
+        must: bool,
+    ) -> Result<bool, AllocationError> {
         let entry = &self.devices.devices[device];
         let Some(object) = entry.device() else { return Ok(false) };
         let features = self.input.features;
@@ -321,20 +337,20 @@ impl Search<'_> {
             return Ok(false);
         }
         let is_shared_already = is_shared
-            && (self.input.allocated.device(&entry.id).is_some_and(|used| !used.consumed.is_empty())
+            && (self.use_of(device).is_some_and(|used| !used.consumed.is_empty())
                 || self.chosen.iter().flatten().any(|chosen| chosen.device == device));
         if features.taints && !is_tolerated(object, view.tolerations.as_ref()) || !self.has_capacity(view, device) {
             return Ok(false);
         }
         let constraints =
-            self.claims[claim].spec.devices.iter().flat_map(|devices| devices.constraints.iter().flatten());
+            self.claims[claim].claim.spec.devices.iter().flat_map(|devices| devices.constraints.iter().flatten());
         for constraint in constraints {
             let chosen = self.chosen[claim].iter();
-            let chosen = chosen.map(|chosen| (chosen.request.as_str(), &self.devices.devices[chosen.device]));
+            let chosen = chosen.map(|chosen| (chosen.request.name.as_str(), &self.devices.devices[chosen.device]));
             if allows_device(constraint, (&view.name, entry), chosen) {
                 continue;
             }
-            let (claim, request, device) = (claim_key(&self.claims[claim]), view.own_name(), &entry.id);
+            let (claim, request, device) = (claim_key(&self.claims[claim].claim), view.own_name(), &entry.id);
             return match must {
                 false => Ok(false),
                 true => Err(AllocationError::Invalid(format!(
@@ -348,10 +364,8 @@ impl Search<'_> {
             return Ok(false);
         }
         self.chosen[claim].push(ChosenDevice {
-            request: view.name.clone(),
+            request: view.clone(),
             device,
-            is_admin: view.is_admin,
-            tolerations: view.tolerations.clone(),
             consumed: is_shared.then(|| consumed_capacities(view.capacity.as_ref(), object)),
             consumes_counters,
         });
@@ -387,23 +401,6 @@ impl Search<'_> {
             let consumed = self.consumed.entry((entry.pool, key)).or_insert(api::quantity::Quantity::ZERO);
             *consumed = if is_taken { consumed.plus(amount) } else { consumed.minus(amount) };
         }
-    }
-
-    fn results(&self, node: &NodeView) -> Vec<AllocationResult> {
-        let claims = self.claims.iter().enumerate();
-        claims
-            .map(|(index, claim)| {
-                let views = self.requests[index].iter().zip(&self.choices[index]);
-                let choice = ClaimChoice {
-                    claim,
-                    requests: views
-                        .filter_map(|(request, choice)| request.choices.get(*choice).map(AsRef::as_ref))
-                        .collect(),
-                    devices: &self.chosen[index],
-                };
-                allocation_result(&choice, &self.devices.devices, node)
-            })
-            .collect()
     }
 }
 

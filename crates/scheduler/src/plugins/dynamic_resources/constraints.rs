@@ -17,7 +17,7 @@ fn covers(constraint: &DeviceConstraint, request: &str) -> bool {
 /// Returns an attribute by its full name as text with its type.
 fn attribute(entry: &NodeDevice, name: &str) -> Option<String> {
     let attributes = entry.device()?.attributes.as_ref()?;
-    let own = name.split_once('/').filter(|(domain, _)| *domain == entry.id.driver).map(|(_, id)| id);
+    let own = name.split_once('/').filter(|(domain, _)| *domain == entry.id.pool.driver).map(|(_, id)| id);
     let attribute = attributes.get(name).or_else(|| attributes.get(own?))?;
     Some(format!("{:?}{:?}{:?}{:?}", attribute.bool, attribute.int, attribute.string, attribute.version))
 }

@@ -35,20 +35,18 @@ impl fmt::Display for PoolId {
     }
 }
 
-/// Driver, pool and name of a device.
+/// The pool and name of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId {
-    /// The driver.
-    pub driver: String,
     /// The pool.
-    pub pool: String,
+    pub pool: PoolId,
     /// The device.
     pub device: String,
 }
 
 impl fmt::Display for DeviceId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}/{}", self.driver, self.pool, self.device)
+        write!(formatter, "{}/{}", self.pool, self.device)
     }
 }
 
@@ -71,8 +69,7 @@ impl NodeDevice {
         let device = slice.spec.devices.as_ref()?.get(index)?;
         let is_for_node = slice.spec.per_device_node_selection != Some(true)
             || is_node_selected(device.node_name.as_ref(), device.all_nodes, device.node_selector.as_ref(), node);
-        let PoolId { driver, pool: name } = PoolId::of_slice(slice);
-        let id = DeviceId { driver, pool: name, device: device.name.clone() };
+        let id = DeviceId { pool: PoolId::of_slice(slice), device: device.name.clone() };
         Some(Self { id, pool, is_for_node, slice: slice.clone(), index, matches: Mutex::default() })
     }
 
@@ -320,8 +317,5 @@ pub fn consumed_counters(device: &Device) -> impl Iterator<Item = ((String, Stri
 
 /// Returns the devices of a slice with their identities.
 pub fn slice_devices(slice: &ResourceSlice) -> impl Iterator<Item = (DeviceId, &Device)> {
-    devices_of(slice).map(|device| {
-        let PoolId { driver, pool } = PoolId::of_slice(slice);
-        (DeviceId { driver, pool, device: device.name.clone() }, device)
-    })
+    devices_of(slice).map(|device| (DeviceId { pool: PoolId::of_slice(slice), device: device.name.clone() }, device))
 }

@@ -24,16 +24,15 @@ pub enum AllocationError {
 pub type ClassLookup = Box<dyn Fn(&str) -> Option<Arc<DeviceClass>> + Send + Sync>;
 
 /// How many devices a request is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCount {
     /// So many.
     Exactly(usize),
-    /// All that match, by their positions.
-    All(Vec<usize>),
+    /// All that match.
+    All,
 }
 
 /// One request, or one choice of a request with several.
-#[derive(Clone)]
 pub struct RequestView {
     /// `request` or `request/choice`.
     pub name: String,
@@ -64,14 +63,28 @@ pub struct ClaimRequest {
     pub choices: Vec<Arc<RequestView>>,
 }
 
+/// A claim to allocate, with its requests.
+pub struct ClaimRequests {
+    /// The claim.
+    pub claim: Arc<ResourceClaim>,
+    /// The requests.
+    pub requests: Vec<ClaimRequest>,
+}
+
+impl ClaimRequests {
+    /// Reads the requests of a claim.
+    pub fn new(claim: Arc<ResourceClaim>, classes: &ClassLookup) -> Result<Self, AllocationError> {
+        Ok(Self { requests: requests_of(&claim, classes)?, claim })
+    }
+}
+
 /// `namespace/name` of a claim.
 pub fn claim_key(claim: &ResourceClaim) -> String {
     let meta = &claim.metadata;
     format!("{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
 }
 
-/// Reads the requests of a claim.
-pub fn requests_of(claim: &ResourceClaim, classes: &ClassLookup) -> Result<Vec<ClaimRequest>, AllocationError> {
+fn requests_of(claim: &ResourceClaim, classes: &ClassLookup) -> Result<Vec<ClaimRequest>, AllocationError> {
     let claim_name = claim_key(claim);
     let class_of = |name: &str, request: &str| {
         classes(name).ok_or_else(|| {
@@ -82,7 +95,7 @@ pub fn requests_of(claim: &ResourceClaim, classes: &ClassLookup) -> Result<Vec<C
         })
     };
     let count = |mode: Option<&String>, count: Option<i64>| match mode.map(String::as_str) {
-        Some("All") => DeviceCount::All(Vec::new()),
+        Some("All") => DeviceCount::All,
         _ => DeviceCount::Exactly(usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX)),
     };
     let mut requests = Vec::new();

@@ -26,7 +26,7 @@ impl SelectorCache {
             let Some(cel) = &selector.cel else {
                 return Err(format!("selector #{place}: CEL expression empty (unsupported selector type?)"));
             };
-            let evaluate = |device: &Device| self.evaluate(&cel.expression, &entry.id.driver, device);
+            let evaluate = |device: &Device| self.evaluate(&cel.expression, &entry.id.pool.driver, device);
             let matches = entry.match_expression(&cel.expression, evaluate);
             if !matches.map_err(|error| format!("selector #{place}: {error}"))? {
                 return Ok(false);

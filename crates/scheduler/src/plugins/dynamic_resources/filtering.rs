@@ -1,21 +1,22 @@
 //! PreEnqueue, PreFilter, Filter, PostFilter and Score: which nodes can have the devices of a pod.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use super::{
     AllocationContext, ClaimState, DynamicResources, NodeAllocation,
+    allocation_results::NodeChoice,
     allocator::{AllocatorInput, allocate_devices},
     binding_conditions::{has_binding_timed_out, is_ready_for_binding},
     claim_tracker::allocation,
     claim_writer::{deallocate_claim, delete_extended_claim},
     consumers,
-    device_requests::{AllocationError, claim_key},
+    device_requests::{AllocationError, ClaimRequests, ClassLookup, claim_key},
     extended_resources::{claim_in_memory, claim_on_node, is_in_memory, requests_devices},
     is_reserved_for, uid,
 };
@@ -103,15 +104,19 @@ impl PreFilterPlugin for DynamicResources {
             return Ok(PreFilterResult::Skip);
         }
         if must_allocate {
-            let classes = classes.clone();
-            state.write_for_search(AllocationContext(Arc::new(AllocatorInput {
+            let classes = self.class_lookup();
+            let is_new = |claim: &&Arc<ResourceClaim>| allocation(claim).is_none() && !is_in_memory(claim);
+            let requests =
+                claims.iter().filter(is_new).map(|claim| ClaimRequests::new(claim.clone(), &classes).map(Arc::new));
+            let requests = requests.collect::<Result<Vec<_>, _>>().map_err(Status::error)?;
+            let input = AllocatorInput {
                 slices: self.slice_index(),
                 allocated: self.claims.allocated(),
-                classes: Box::new(move |name| classes.get(name)),
                 timeout: self.filter_timeout,
                 features: self.features,
                 free_counters: Mutex::default(),
-            })));
+            };
+            state.write_for_search(AllocationContext { input: Arc::new(input), requests: requests.into() });
         }
         state.write(ClaimState { claims: claims.into(), has_extended, must_allocate, ..ClaimState::default() });
         Ok(PreFilterResult::AllNodes)
@@ -135,13 +140,13 @@ impl FilterPlugin for DynamicResources {
         };
         let unavailable = self.unavailable_claims(claims, node);
         let mut found = None;
-        if let Some(AllocationContext(input)) = state.get().filter(|_| claims.must_allocate) {
-            let wanted = claims.unallocated().map(|(index, claim)| match &extended {
-                Some(extended) if claims.is_extended(index) => extended.claim.clone(),
-                _ => claim.clone(),
-            });
-            let results = self.allocate_on_node(input, &wanted.collect::<Vec<_>>(), node)?;
-            found = Some(NodeAllocation { results, extended });
+        if let Some(context) = state.get::<AllocationContext>().filter(|_| claims.must_allocate) {
+            let mut wanted = context.requests.to_vec();
+            if let Some(extended) = &extended {
+                let requests = ClaimRequests::new(extended.claim.clone(), &self.class_lookup());
+                wanted.push(Arc::new(requests.map_err(Status::error)?));
+            }
+            found = Some(NodeAllocation { choice: self.allocate_on_node(&context.input, wanted, node)?, extended });
         }
         let mut nodes = claims.lock();
         if !unavailable.is_empty() {
@@ -175,14 +180,19 @@ impl DynamicResources {
         claims.filter(|(_, claim)| !is_usable(claim)).map(|(index, _)| index).collect()
     }
 
+    fn class_lookup(&self) -> ClassLookup {
+        let classes = self.handle.objects.device_classes.clone();
+        Box::new(move |name| classes.get(name))
+    }
+
     fn allocate_on_node(
         &self,
         input: &AllocatorInput,
-        claims: &[Arc<ResourceClaim>],
+        claims: Vec<Arc<ClaimRequests>>,
         node: &NodeInfo,
-    ) -> Result<Vec<AllocationResult>, Status> {
+    ) -> Result<NodeChoice, Status> {
         match allocate_devices(input, &self.selectors, claims, &node.node) {
-            Ok(Some(allocations)) => Ok(allocations),
+            Ok(Some(choice)) => Ok(choice),
             Ok(None) => Err(Status::unresolvable("cannot allocate all claims")),
             Err(AllocationError::Unavailable(message)) => Err(Status::unresolvable(message)),
             Err(error @ AllocationError::Timeout) => Err(Status::error(format!("node {}: {error}", node.name()))),
@@ -235,13 +245,16 @@ impl ScorePlugin for DynamicResources {
         let Some(state) = state.get::<ClaimState>() else { return Ok(0) };
         let nodes = state.lock();
         let Some(found) = nodes.by_node.get(node.name()) else { return Ok(0) };
-        let new: HashMap<usize, &AllocationResult> =
-            state.unallocated().map(|(index, _)| index).zip(&found.results).collect();
+        let mut new = found.choice.chosen.iter();
         let mut score = 0;
-        for (index, claim) in state.claims.iter().enumerate() {
-            let Some(allocation) = allocation(claim).or_else(|| new.get(&index).copied()) else { continue };
-            let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
-            let names: HashSet<&str> = results.map(|result| result.request.as_str()).collect();
+        for claim in state.claims.iter() {
+            let names: HashSet<&str> = match allocation(claim) {
+                Some(allocation) => {
+                    let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+                    results.map(|result| result.request.as_str()).collect()
+                }
+                None => new.next().into_iter().flatten().map(|chosen| chosen.request.name.as_str()).collect(),
+            };
             for request in claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten()) {
                 for (place, choice) in (0..).zip(request.first_available.iter().flatten()) {
                     if names.contains(format!("{}/{}", request.name, choice.name).as_str()) {

@@ -26,10 +26,11 @@ use std::{
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
 
 use self::{
+    allocation_results::NodeChoice,
     allocator::AllocatorInput,
     claim_tracker::{ClaimTracker, allocation},
     device_pools::SliceIndex,
-    device_requests::claim_key,
+    device_requests::{ClaimRequests, claim_key},
     device_selectors::SelectorCache,
     extended_resources::ExtendedClaim,
 };
@@ -78,20 +79,32 @@ struct ClaimState {
 
 /// What allocations of the cycle read; dropped when a node was found.
 #[derive(Clone)]
-struct AllocationContext(Arc<AllocatorInput>);
+struct AllocationContext {
+    input: Arc<AllocatorInput>,
+    /// The requests of the claims without allocation, but for the one for extended resources.
+    requests: Arc<[Arc<ClaimRequests>]>,
+}
 
 #[derive(Default)]
 struct NodeAllocations {
     by_node: HashMap<Arc<str>, NodeAllocation>,
     /// Allocated claims that a node cannot use, by position.
     unavailable: HashSet<usize>,
+    /// What was reserved on the chosen node.
+    reserved: Option<ReservedAllocation>,
 }
 
-/// Allocations of the claims that had none, in order.
-#[derive(Clone)]
+/// What was found for the claims without allocation, in order.
 struct NodeAllocation {
-    results: Vec<AllocationResult>,
+    choice: NodeChoice,
     /// The claim for extended resources that the node does not have itself.
+    extended: Option<ExtendedClaim>,
+}
+
+/// The allocations of the claims that had none, in order.
+#[derive(Clone)]
+struct ReservedAllocation {
+    results: Vec<AllocationResult>,
     extended: Option<ExtendedClaim>,
 }
 

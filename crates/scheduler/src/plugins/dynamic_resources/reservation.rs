@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 
 use super::{
-    ClaimState, DynamicResources,
+    ClaimState, DynamicResources, ReservedAllocation,
     binding_conditions::{BindingConditionsError, has_binding_conditions, has_binding_timed_out, is_ready_for_binding},
     claim_tracker::allocation,
     claim_writer::{
@@ -38,16 +38,20 @@ impl ReservePlugin for DynamicResources {
         if new.peek().is_none() {
             return Ok(());
         }
-        let Some(found) = state.lock().by_node.get(node).cloned() else {
+        let mut nodes = state.lock();
+        let Some(found) = nodes.by_node.remove(node) else {
             return match state.unallocated().all(|(index, _)| state.is_extended(index)) {
                 // The node itself has the extended resources.
                 true => Ok(()),
                 false => Err(Status::error("claim allocation not found for node")),
             };
         };
-        for ((_, claim), allocation) in new.zip(&found.results) {
+        nodes.by_node.clear();
+        let results = found.choice.results(node);
+        for ((_, claim), allocation) in new.zip(&results) {
             self.claims.add_pending(uid(claim), allocation);
         }
+        nodes.reserved = Some(ReservedAllocation { results, extended: found.extended });
         Ok(())
     }
 
@@ -89,7 +93,7 @@ impl PreBindPlugin for DynamicResources {
         Box::pin(async move {
             let Some(state) = state.get::<ClaimState>() else { return Ok(()) };
             for (index, claim) in state.claims.iter().enumerate().filter(|(_, claim)| !is_reserved_for(claim, pod)) {
-                self.write_claim(state, (index, claim), pod, node).await.map_err(Status::error)?;
+                self.write_claim(state, (index, claim), pod).await.map_err(Status::error)?;
             }
             let mut current = (0..state.claims.len()).filter_map(|index| state.current(index));
             if !self.features.binding_conditions || !current.any(|claim| has_binding_conditions(&claim)) {
@@ -108,10 +112,9 @@ impl DynamicResources {
         state: &ClaimState,
         (index, claim): (usize, &Arc<ResourceClaim>),
         pod: &PodInfo,
-        node: &Arc<str>,
     ) -> Result<(), ClaimWriteError> {
         let client = &self.handle.client;
-        let found = state.lock().by_node.get(node).cloned();
+        let found = state.lock().reserved.clone();
         let place = state.unallocated().position(|(unallocated, _)| unallocated == index);
         let wanted: Option<AllocationResult> = place.and_then(|place| found.as_ref()?.results.get(place)).cloned();
         let extended = found.and_then(|found| found.extended).filter(|_| state.is_extended(index));

@@ -1,9 +1,10 @@
 //! Tests of the search for devices.
 
-use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::plugins::dynamic_resources::device_requests::ClassLookup;
 
 fn slice(devices: Value, more: Value) -> Arc<k8s_openapi::api::resource::v1::ResourceSlice> {
     let mut spec = json!({"driver": "gpu.com", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
@@ -33,8 +34,6 @@ fn input(
     slices: &[Arc<k8s_openapi::api::resource::v1::ResourceSlice>],
     allocated: &[&Arc<ResourceClaim>],
 ) -> AllocatorInput {
-    let class: DeviceClass = serde_json::from_value(json!({"metadata": {"name": "gpu"}, "spec": {}})).unwrap();
-    let class = Arc::new(class);
     let mut state = AllocatedState::default();
     for claim in allocated {
         state.add(claim.status.as_ref().unwrap().allocation.as_ref().unwrap());
@@ -42,7 +41,6 @@ fn input(
     AllocatorInput {
         slices: Arc::new(SliceIndex::new(slices)),
         allocated: Arc::new(state),
-        classes: Box::new(move |name| (name == "gpu").then(|| class.clone())),
         timeout: Duration::ZERO,
         features: DeviceFeatures { binding_conditions: true, consumable_capacity: true, taints: true },
         free_counters: Mutex::default(),
@@ -53,11 +51,15 @@ fn input(
 fn allocate(input: &AllocatorInput, claims: &[Arc<ResourceClaim>]) -> String {
     let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}});
     let node = Arc::new(NodeView::from_node(&serde_json::from_value(node).unwrap()));
+    let class: DeviceClass = serde_json::from_value(json!({"metadata": {"name": "gpu"}, "spec": {}})).unwrap();
+    let class = Arc::new(class);
+    let classes: ClassLookup = Box::new(move |name| (name == "gpu").then(|| class.clone()));
+    let claims = claims.iter().map(|claim| Arc::new(ClaimRequests::new(claim.clone(), &classes).unwrap())).collect();
     match allocate_devices(input, &SelectorCache::default(), claims, &node) {
         Ok(None) => "none".into(),
         Err(error) => error.to_string(),
-        Ok(Some(allocations)) => {
-            let devices = allocations.into_iter().map(|allocation| {
+        Ok(Some(choice)) => {
+            let devices = choice.results("n").into_iter().map(|allocation| {
                 let results = allocation.devices.unwrap().results.unwrap();
                 let pairs = results.iter().map(|result| format!("{}={}", result.request, result.device));
                 pairs.collect::<Vec<_>>().join(" ")
