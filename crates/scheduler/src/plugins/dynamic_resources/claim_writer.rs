@@ -11,7 +11,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{claim_tracker::allocation, device_requests::claim_key, extended_resources::ExtendedClaim};
 use crate::views::pod_info::PodInfo;
@@ -71,6 +71,7 @@ pub async fn bind_claim(
     }
 }
 
+/// Patches what is decided, and nothing else: drivers find their opaque parameters as users wrote them.
 async fn write_claim(
     api: &Api<ResourceClaim>,
     pod: &PodInfo,
@@ -81,35 +82,55 @@ async fn write_claim(
     if claim.metadata.deletion_timestamp.is_some() {
         return Err(WriteError::Other(format!("claim {key} got deleted in the meantime")));
     }
-    if let Some(wanted) = wanted {
+    if wanted.is_some() {
         if allocation(&claim).is_some() {
             return Err(WriteError::Other(format!("claim {key} got allocated elsewhere in the meantime")));
         }
         if !claim.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-            claim.finalizers_mut().push(FINALIZER.into());
-            let written = api.replace(&claim.name_any(), &PostParams::default(), &claim).await;
+            let finalizers = claim.finalizers().iter().map(String::as_str).chain([FINALIZER]).collect();
+            let written = patch_finalizers(api, &claim, finalizers).await;
             claim = written.map_err(|error| WriteError::new(&format!("add finalizer to claim {key}"), &error))?;
         }
-        claim.status.get_or_insert_default().allocation = Some(wanted.clone());
-    }
-    let status = claim.status.get_or_insert_default();
-    let Some(allocated) = &mut status.allocation else {
+    } else if allocation(&claim).is_none() {
         return Err(WriteError::Other(format!("claim {key} got deallocated elsewhere in the meantime")));
-    };
-    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::now());
-    allocated.allocation_timestamp.get_or_insert(now);
-    status.reserved_for.get_or_insert_default().push(ResourceClaimConsumerReference {
+    }
+    let mut reserved = claim.status.as_ref().and_then(|status| status.reserved_for.clone()).unwrap_or_default();
+    reserved.push(ResourceClaimConsumerReference {
         api_group: None,
         resource: "pods".into(),
         name: pod.name.to_string(),
         uid: pod.uid.to_string(),
     });
+    let mut patch = json!({"metadata": version_of(&claim), "status": {"reservedFor": reserved}});
+    if let Some(wanted) = wanted {
+        patch["status"]["allocation"] = json!(wanted);
+    }
+    if allocation(&claim).is_none_or(|allocation| allocation.allocation_timestamp.is_none()) {
+        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::now());
+        patch["status"]["allocation"]["allocationTimestamp"] = json!(now);
+    }
     let what = match wanted {
         Some(_) => format!("add allocation and reservation to claim {key}"),
         None => format!("add reservation to claim {key}"),
     };
-    let written = api.replace_status(&claim.name_any(), &PostParams::default(), &claim).await;
+    let written = api.patch_status(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
     written.map_err(|error| WriteError::new(&what, &error))
+}
+
+/// The version that a patch of a claim is for; another one is a conflict.
+fn version_of(claim: &ResourceClaim) -> Value {
+    json!({"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version})
+}
+
+async fn patch_finalizers(
+    api: &Api<ResourceClaim>,
+    claim: &ResourceClaim,
+    finalizers: Vec<&str>,
+) -> Result<ResourceClaim, kube::Error> {
+    let mut metadata = version_of(claim);
+    metadata["finalizers"] = json!(finalizers);
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    api.patch(&claim.name_any(), &PatchParams::default(), &patch).await
 }
 
 /// Creates the claim for the extended resources of a pod.
@@ -142,8 +163,9 @@ pub async fn write_request_mappings(
 
 /// Frees an allocated claim.
 pub async fn deallocate_claim(client: &Client, claim: &ResourceClaim) -> Result<(), ClaimWriteError> {
-    let freed = ResourceClaim { status: None, ..claim.clone() };
-    let written = api_of(client, claim).replace_status(&freed.name_any(), &PostParams::default(), &freed).await;
+    let freed = json!({"allocation": null, "reservedFor": null, "devices": null});
+    let patch = Patch::Merge(json!({"metadata": version_of(claim), "status": freed}));
+    let written = api_of(client, claim).patch_status(&claim.name_any(), &PatchParams::default(), &patch).await;
     written.map(drop).map_err(|error| ClaimWriteError(error.server_message()))
 }
 
@@ -164,8 +186,8 @@ pub async fn delete_extended_claim(client: &Client, claim: &ResourceClaim) -> Re
     };
     let mut current = claim.clone();
     for attempt in 1.. {
-        current.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
-        match api.replace(&name, &PostParams::default(), &current).await {
+        let left = current.finalizers().iter().map(String::as_str).filter(|finalizer| *finalizer != FINALIZER);
+        match patch_finalizers(&api, &current, left.collect()).await {
             Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => match api.get(&name).await {
                 Ok(fresh) => current = fresh,
                 Err(error) => return fail("get", &error),
