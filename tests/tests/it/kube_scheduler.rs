@@ -146,3 +146,28 @@ fn restarts_of_the_api_server_strand_no_pod_and_overcommit_no_node() {
         .expect_success();
     expect_bound(&server, 80, 6);
 }
+
+#[test]
+fn devices_are_allocated_to_claims_whose_parameters_stay_as_written() {
+    let server = start_server();
+    let _scheduler = Scheduler::start(&server, "scheduler", &[]);
+    let resource = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let pool = json!({"name": "node", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!({"driver": "gpu.example.com", "nodeName": "node", "pool": pool, "devices": [{"name": "a"}]});
+    apply(
+        &server,
+        vec![node("node"), resource("DeviceClass", "gpu", json!({})), resource("ResourceSlice", "devices", devices)],
+    );
+    let claim = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "claim"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
+        "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"kind":   "x"}}}]}}}"#;
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    server.kubectl_args(&["create", "--raw", path, "-f", "-"], Some(claim)).expect_success();
+    let mut pod = pod("pod", "default-scheduler");
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "claim"}]);
+    apply(&server, vec![pod]);
+    expect_bound(&server, 1, 0);
+    let template = "jsonpath={.status.allocation.devices.results[0].device} {.status.reservedFor[0].name} {.metadata.finalizers[0]}";
+    let claim = server.kubectl_args(&["get", "resourceclaim", "claim", "-o", template], None);
+    assert_eq!(claim.expect_success(), "a pod resource.kubernetes.io/delete-protection");
+}
