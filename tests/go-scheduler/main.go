@@ -2,6 +2,10 @@
 // nodes, existing pods, the incoming pod, why it fits on which node, and each plug-in's normalized scores.
 //
 //	go run . FIRST-SEED COUNT > cases.jsonl
+//	go run . objects FIRST-SEED COUNT > objects.jsonl
+//
+// With "objects" the clusters have volumes, devices and disruption budgets, all default plug-ins take part, and the victims of
+// preemption are written.
 package main
 
 import (
@@ -307,8 +311,12 @@ func evaluate(seed int64) (*testCase, error) {
 
 func main() {
 	metrics.Register()
-	first, _ := strconv.ParseInt(os.Args[1], 10, 64)
-	count, _ := strconv.ParseInt(os.Args[2], 10, 64)
+	arguments, evaluate := os.Args[1:], func(seed int64) (any, error) { return evaluate(seed) }
+	if arguments[0] == "objects" {
+		arguments, evaluate = arguments[1:], func(seed int64) (any, error) { return evaluateObjects(seed) }
+	}
+	first, _ := strconv.ParseInt(arguments[0], 10, 64)
+	count, _ := strconv.ParseInt(arguments[1], 10, 64)
 	encoder := json.NewEncoder(os.Stdout)
 	for seed := first; seed < first+count; seed++ {
 		c, err := evaluate(seed)

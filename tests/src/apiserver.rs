@@ -14,6 +14,8 @@ pub struct TestApiServer {
     child: Child,
     dir: tempfile::TempDir,
     authority: TestCa,
+    port: u16,
+    flags: Vec<String>,
 }
 
 impl Default for TestApiServer {
@@ -37,16 +39,28 @@ impl TestApiServer {
         let port = free_port();
         fs::write(dir.path().join("kubeconfig"), kubeconfig(dir.path(), port)).expect("written");
         fs::write(dir.path().join("stranger.kubeconfig"), stranger(dir.path(), port)).expect("written");
-        let log = File::create(dir.path().join("log")).expect("a log");
-        let mut command = Command::new(machine::built_program("ferry"));
-        command.arg("kube-apiserver").args(arguments(dir.path(), port)).args(flags);
-        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
-        let mut server = Self { child: command.spawn().expect("ferry starts"), dir, authority };
-        eventually("the API server listens", || {
-            assert!(matches!(server.child.try_wait(), Ok(None)), "it ended:\n{}", server.log());
-            TcpStream::connect(("127.0.0.1", port)).map(|_| ()).map_err(|error| error.to_string())
-        });
+        let child = spawn_server(dir.path(), port, flags);
+        let mut server = Self { child, dir, authority, port, flags: flags.to_vec() };
+        server.wait_until_it_listens();
         server
+    }
+
+    /// Kills the server and starts it again with its data, after `pause`.
+    #[track_caller]
+    pub fn restart(&mut self, pause: std::time::Duration) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ended");
+        std::thread::sleep(pause);
+        self.child = spawn_server(self.dir.path(), self.port, &self.flags);
+        self.wait_until_it_listens();
+    }
+
+    #[track_caller]
+    fn wait_until_it_listens(&mut self) {
+        eventually("the API server listens", || {
+            assert!(matches!(self.child.try_wait(), Ok(None)), "it ended:\n{}", self.log());
+            TcpStream::connect(("127.0.0.1", self.port)).map(|_| ()).map_err(|error| error.to_string())
+        });
     }
 
     /// An administrator's kubeconfig.
@@ -103,6 +117,14 @@ impl Drop for TestApiServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn spawn_server(dir: &Path, port: u16, flags: &[String]) -> Child {
+    let log = File::options().append(true).create(true).open(dir.join("log")).expect("a log");
+    let mut command = Command::new(machine::built_program("ferry"));
+    command.arg("kube-apiserver").args(arguments(dir, port)).args(flags);
+    command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
+    command.spawn().expect("ferry starts")
 }
 
 fn free_port() -> u16 {

@@ -43,12 +43,12 @@ impl BindingCycle {
         let key = self.assumed.key();
         match contain_future("scheduler", &key, self.bind_pod()).await {
             Ok(Ok(())) => self.finish(),
-            Ok(Err(status)) => self.fail(status),
-            Err(_) => self.fail(Status::error("the binding cycle panicked")),
+            Ok(Err(failure)) => self.fail(failure),
+            Err(_) => self.fail(BindingFailure::Failed(Status::error("the binding cycle panicked"))),
         }
     }
 
-    async fn bind_pod(&mut self) -> Result<(), Status> {
+    async fn bind_pod(&mut self) -> Result<(), BindingFailure> {
         let (handle, framework) = (self.handle.clone(), self.framework.clone());
         let needs_work = framework.run_pre_bind_pre_flight(&mut self.state, &self.assumed, &self.node)?;
         if needs_work || !self.waits.is_empty() {
@@ -60,14 +60,23 @@ impl BindingCycle {
             }
         }
         if !self.waits.is_empty() {
-            handle.waiting_pods.wait(&self.assumed.uid, &self.waits).await?;
+            let permitted = handle.waiting_pods.wait(&self.assumed.uid, &self.waits).await;
+            permitted.map_err(|status| match status.is_rejected() {
+                true => BindingFailure::NotPermitted(status),
+                false => BindingFailure::Failed(status),
+            })?;
         }
         handle.queue.done(&self.assumed.uid);
-        framework.run_pre_bind(&self.state, &self.assumed, &self.node).await?;
-        match handle.extenders.bind_pod(&self.assumed, &self.node).await {
-            Some(result) => result,
-            None => framework.run_bind(&self.assumed, &self.node).await,
+        if needs_work {
+            let work = framework.run_pre_bind(&self.state, &self.assumed, &self.node);
+            let preempted = || Err(Status::error("preempted by DefaultPreemption"));
+            handle.pre_bind_pods.run(&self.assumed.uid, work).await.unwrap_or_else(preempted)?;
         }
+        match handle.extenders.bind_pod(&self.assumed, &self.node).await {
+            Some(result) => result?,
+            None => framework.run_bind(&self.assumed, &self.node).await?,
+        }
+        Ok(())
     }
 
     fn finish(self) {
@@ -85,14 +94,15 @@ impl BindingCycle {
         framework.run_post_bind(&state, &assumed, &node);
     }
 
-    fn fail(self, status: Status) {
+    fn fail(self, failure: BindingFailure) {
         let Self { handle, framework, state, entry, assumed, node, started, .. } = self;
         framework.run_unreserve(&state, &assumed, &node);
         handle.lock_cache().forget_pod(&assumed.uid);
-        let is_rejected = status.is_rejected();
-        let failure = match is_rejected {
-            true => CycleFailure::unfit(rejection_diagnosis(&status), 1, NominatingInfo::Set(None)),
-            false => CycleFailure::from_status(status),
+        let (is_rejected, failure) = match failure {
+            BindingFailure::NotPermitted(status) => {
+                (true, CycleFailure::unfit(rejection_diagnosis(&status), 1, NominatingInfo::Set(None)))
+            }
+            BindingFailure::Failed(status) => (status.is_rejected(), CycleFailure::from_status(status)),
         };
         let object = crate::queue::pod_change(Some(assumed.clone()), None);
         let others = |pod: &PodInfo| pod.uid != assumed.uid;
@@ -103,5 +113,19 @@ impl BindingCycle {
         if is_rejected {
             handle.queue.move_pods_on_event(ClusterEvent::ASSIGNED_POD_DELETE, object, Some(&others));
         }
+    }
+}
+
+/// Why a pod was not bound.
+enum BindingFailure {
+    /// A Permit plug-in rejected it, as if it did not fit on its node.
+    NotPermitted(Status),
+    /// Something failed on the way.
+    Failed(Status),
+}
+
+impl From<Status> for BindingFailure {
+    fn from(status: Status) -> Self {
+        Self::Failed(status)
     }
 }

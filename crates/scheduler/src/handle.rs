@@ -11,8 +11,9 @@ use tokio::runtime::Handle;
 
 use crate::{
     cache::SchedulerCache,
+    config::feature_gates::SchedulerFeatures,
     extender::Extenders,
-    framework::waiting_pods::WaitingPods,
+    framework::{pre_bind_pods::PreBindPods, waiting_pods::WaitingPods},
     objects::ClusterObjects,
     queue::SchedulingQueue,
     views::{node_info::NodeView, pod_info::PodInfo},
@@ -36,8 +37,12 @@ pub struct SchedulerHandle {
     pub cache: Mutex<SchedulerCache>,
     /// Pods that wait for permission.
     pub waiting_pods: WaitingPods,
+    /// Pods that work is done for before they are bound.
+    pub pre_bind_pods: PreBindPods,
     /// Webhooks.
     pub extenders: Extenders,
+    /// Features that are on.
+    pub features: SchedulerFeatures,
     recorders: OnceLock<HashMap<Arc<str>, EventSeriesRecorder>>,
 }
 
@@ -48,6 +53,7 @@ impl SchedulerHandle {
         (pods, nodes, objects): (SharedInformer<PodInfo>, SharedInformer<NodeView>, ClusterObjects),
         queue: SchedulingQueue,
         extenders: Extenders,
+        features: SchedulerFeatures,
     ) -> Self {
         Self {
             client,
@@ -58,7 +64,9 @@ impl SchedulerHandle {
             queue,
             cache: Mutex::default(),
             waiting_pods: WaitingPods::default(),
+            pre_bind_pods: PreBindPods::default(),
             extenders,
+            features,
             recorders: OnceLock::new(),
         }
     }

@@ -11,6 +11,8 @@ mod candidate;
 pub mod config;
 #[cfg(test)]
 mod differential;
+#[cfg(test)]
+mod differential_objects;
 mod event_handlers;
 mod extender;
 mod failure;
@@ -44,7 +46,7 @@ use kube::{Api, Client, runtime::watcher};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    config::{ConfigError, SchedulerConfiguration, SchedulerProfile},
+    config::{ConfigError, SchedulerConfiguration, SchedulerProfile, feature_gates::SchedulerFeatures},
     event_handlers::EventHandlers,
     extender::Extenders,
     framework::{ExtensionPoint, Framework, extension_points::Plugin},
@@ -66,6 +68,8 @@ const UNSCHEDULABLE_FLUSH: Duration = Duration::from_secs(30);
 pub struct SchedulerOptions {
     /// Profiles, plug-ins and extenders.
     pub configuration: SchedulerConfiguration,
+    /// Features that are on.
+    pub features: SchedulerFeatures,
     /// The longest stay of a pod in the unschedulable pool.
     pub max_in_unschedulable: Duration,
     /// The host, for the reporting instance of events.
@@ -76,6 +80,7 @@ impl Default for SchedulerOptions {
     fn default() -> Self {
         Self {
             configuration: SchedulerConfiguration::default(),
+            features: SchedulerFeatures::default(),
             max_in_unschedulable: QueueDurations::default().max_in_unschedulable,
             host: String::new(),
         }
@@ -118,23 +123,24 @@ struct Scheduler {
 
 impl Scheduler {
     fn new(client: Client, options: SchedulerOptions, shutdown: CancellationToken) -> Result<Self, ConfigError> {
-        let SchedulerOptions { configuration, max_in_unschedulable, host } = options;
+        let SchedulerOptions { configuration, features, max_in_unschedulable, host } = options;
         let extenders = Extenders::new(&configuration.extenders)?;
         KEEPS_OBJECTS.fetch_or(!extenders.is_empty(), Ordering::Relaxed);
         let informers = SharedInformerFactory::new(client.clone(), shutdown.clone());
         // Pods that have ended occupy nothing.
         let running = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
         let pods = SharedInformer::<PodInfo>::start(Api::all(client.clone()), running, shutdown.clone());
-        let objects = ClusterObjects::new(&informers);
+        let objects = ClusterObjects::new(&informers, &features);
         let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let durations = QueueDurations {
             initial_backoff: seconds(configuration.pod_initial_backoff_seconds),
             max_backoff: seconds(configuration.pod_max_backoff_seconds),
             max_in_unschedulable,
         };
-        let queue = SchedulingQueue::new(Arc::new(PrioritySort), durations);
+        let mut queue = SchedulingQueue::new(Arc::new(PrioritySort), durations);
+        queue.pops_from_backoff = features.is_enabled("SchedulerPopFromBackoffQ");
         let nodes = informers.informer_for();
-        let handle = Arc::new(SchedulerHandle::new(client, (pods, nodes, objects), queue, extenders));
+        let handle = Arc::new(SchedulerHandle::new(client, (pods, nodes, objects), queue, extenders, features));
         let ignored = configuration.ignored_resources();
         let mut frameworks = HashMap::new();
         for profile in &configuration.profiles {
@@ -200,8 +206,10 @@ fn new_framework(
     ignored_resources: &[String],
 ) -> Result<Framework, ConfigError> {
     let mut made: HashMap<String, Arc<dyn Plugin>> = HashMap::new();
+    let has_declared_features = handle.features.is_enabled("NodeDeclaredFeatures");
+    let is_left_out = |name: &str| name == "NodeDeclaredFeatures" && !has_declared_features;
     let named = ExtensionPoint::ALL.iter().flat_map(|point| &profile.plugins.at(*point).enabled);
-    for plugin in profile.plugins.merged_defaults().iter().chain(named) {
+    for plugin in profile.plugins.merged_defaults().iter().chain(named).filter(|plugin| !is_left_out(&plugin.name)) {
         if !made.contains_key(&plugin.name) {
             let new = new_plugin(&plugin.name, profile, handle, ignored_resources)?;
             made.insert(plugin.name.clone(), new);

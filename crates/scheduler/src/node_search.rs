@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     framework::nominated_pods::NominatedPods,
     framework::{
-        Framework,
+        Framework, PreFilterFailure,
         class_results::ClassResultCache,
         competitors,
         cycle_state::CycleState,
@@ -85,13 +85,14 @@ impl NodeSearch {
     ) -> Result<FeasibleNodes, Status> {
         let restricted = match framework.run_pre_filter(cycle, state) {
             Ok(restricted) => restricted,
-            Err(status) if status.is_rejected() => {
+            Err(PreFilterFailure { status, plugins }) if status.is_rejected() => {
+                diagnosis.unschedulable_plugins = plugins;
                 diagnosis.pre_filter_message = status.message();
                 diagnosis.add_plugin(&status);
                 diagnosis.nodes.set_absent(status);
                 return Ok(FeasibleNodes::default());
             }
-            Err(status) => return Err(status),
+            Err(failure) => return Err(failure.status),
         };
         let nominated = self.handle.queue.nominated_pods();
         if let Some(node) = cycle.pod.nominated_node_name.as_ref().and_then(|name| cycle.snapshot.position(name)) {

@@ -6,6 +6,7 @@ use std::{
     fs::{self, File},
     net::TcpListener,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use ferry_tests::{TestApiServer, eventually, machine};
@@ -126,4 +127,47 @@ fn two_schedulers_of_one_name_bind_each_pod_once() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count, "a pod was bound twice");
+}
+
+#[test]
+fn restarts_of_the_api_server_strand_no_pod_and_overcommit_no_node() {
+    let mut server = start_server();
+    let _scheduler = Scheduler::start(&server, "scheduler", &[]);
+    apply(&server, (0..20).map(|number| node(&format!("node-{number}"))).collect());
+    for batch in 0..3 {
+        apply(&server, (0..20).map(|number| pod(&format!("pod-{batch}-{number}"), "default-scheduler")).collect());
+        server.restart(Duration::from_millis(500));
+    }
+    expect_bound(&server, 60, 0);
+    apply(&server, (0..30).map(|number| pod(&format!("late-{number}"), "default-scheduler")).collect());
+    expect_bound(&server, 80, 10);
+    server
+        .kubectl("delete pods -l app=race --field-selector=spec.nodeName=node-0 --wait=false --grace-period=0 --force")
+        .expect_success();
+    expect_bound(&server, 80, 6);
+}
+
+#[test]
+fn devices_are_allocated_to_claims_whose_parameters_stay_as_written() {
+    let server = start_server();
+    let _scheduler = Scheduler::start(&server, "scheduler", &[]);
+    let resource = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let pool = json!({"name": "node", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!({"driver": "gpu.example.com", "nodeName": "node", "pool": pool, "devices": [{"name": "a"}]});
+    apply(
+        &server,
+        vec![node("node"), resource("DeviceClass", "gpu", json!({})), resource("ResourceSlice", "devices", devices)],
+    );
+    let claim = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "claim"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
+        "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"kind":   "x"}}}]}}}"#;
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    server.kubectl_args(&["create", "--raw", path, "-f", "-"], Some(claim)).expect_success();
+    let mut pod = pod("pod", "default-scheduler");
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "claim"}]);
+    apply(&server, vec![pod]);
+    expect_bound(&server, 1, 0);
+    let template = "jsonpath={.status.allocation.devices.results[0].device} {.status.reservedFor[0].name} {.metadata.finalizers[0]}";
+    let claim = server.kubectl_args(&["get", "resourceclaim", "claim", "-o", template], None);
+    assert_eq!(claim.expect_success(), "a pod resource.kubernetes.io/delete-protection");
 }

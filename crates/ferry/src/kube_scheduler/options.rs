@@ -6,7 +6,9 @@ use anyhow::{Context, ensure};
 use client::{LeaderElectionConfig, leader_election::new_identity};
 use scheduler::{
     SchedulerOptions,
-    config::{LeaderElectionOptions, SchedulerConfiguration, policy::SchedulerPolicy},
+    config::{
+        LeaderElectionOptions, SchedulerConfiguration, feature_gates::SchedulerFeatures, policy::SchedulerPolicy,
+    },
 };
 use serde_json::Value;
 
@@ -48,6 +50,8 @@ impl KubeSchedulerOptions {
                 "Give --kubeconfig FILE with the API server's address and credentials.",
             ));
         }
+        let features = given.text("feature-gates").unwrap_or_default();
+        let features = SchedulerFeatures::parse(&features).context("--feature-gates")?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(Self {
             kubeconfig,
@@ -55,6 +59,7 @@ impl KubeSchedulerOptions {
             leader_election: leader_election(&configuration.leader_election, &host)?,
             scheduler: SchedulerOptions {
                 configuration,
+                features,
                 max_in_unschedulable: given.duration("pod-max-in-unschedulable-pods-duration")?,
                 host,
             },

@@ -1,5 +1,6 @@
 //! `KubeSchedulerConfiguration`: parsed, defaulted and validated once, then passed on.
 
+pub mod feature_gates;
 pub mod plugin_args;
 pub mod policy;
 mod profiles;

@@ -7,6 +7,7 @@ pub mod extension_points;
 pub mod node_counts;
 mod node_scores;
 pub mod nominated_pods;
+pub mod pre_bind_pods;
 pub mod queued_pod;
 pub mod status;
 pub mod waiting_pods;
@@ -87,6 +88,21 @@ type IndexedPlugin = (usize, Arc<dyn Plugin>);
 pub type EnabledPlugins = HashMap<ExtensionPoint, Vec<(Arc<dyn Plugin>, i64)>>;
 /// The only nodes that can fit, and the plug-ins that know.
 pub type RestrictedNodes = (Vec<Arc<str>>, Vec<&'static str>);
+
+/// Why PreFilter failed.
+#[derive(Debug)]
+pub struct PreFilterFailure {
+    /// The failure.
+    pub status: Status,
+    /// The plug-ins that know the only nodes that can fit; they reject the pod too.
+    pub plugins: Vec<&'static str>,
+}
+
+impl From<Status> for PreFilterFailure {
+    fn from(status: Status) -> Self {
+        Self { status, plugins: Vec::new() }
+    }
+}
 
 /// The plug-ins of one profile.
 pub struct Framework {
@@ -225,7 +241,7 @@ impl Framework {
         &self,
         cycle: CycleContext<'_>,
         state: &mut CycleState,
-    ) -> Result<Option<RestrictedNodes>, Status> {
+    ) -> Result<Option<RestrictedNodes>, PreFilterFailure> {
         let mut nodes: Option<RestrictedNodes> = None;
         let mut rejection = None;
         for (index, plugin) in self.plugins(ExtensionPoint::PreFilter) {
@@ -236,21 +252,26 @@ impl Framework {
                 Ok(PreFilterResult::Nodes(names)) => {
                     let merged = merge_nodes(nodes.take(), names, plugin.name());
                     if merged.0.is_empty() {
-                        return Err(no_common_node(merged.1));
+                        return Err(PreFilterFailure { status: no_common_node(&merged.1), plugins: merged.1 });
                     }
                     nodes = Some(merged);
                 }
                 Err(status) if status.code == StatusCode::Unschedulable => {
                     rejection = Some(status.with_plugin(plugin.name()));
                 }
-                Err(status) if status.is_rejected() => return Err(status.with_plugin(plugin.name())),
+                Err(status) if status.is_rejected() => return Err(status.with_plugin(plugin.name()).into()),
                 Err(status) => {
                     let message = format!("running PreFilter plugin {:?}: {}", plugin.name(), status.message());
-                    return Err(Status::error(message).with_plugin(plugin.name()));
+                    return Err(Status::error(message).with_plugin(plugin.name()).into());
                 }
             }
         }
-        rejection.map_or(Ok(nodes), Err)
+        match rejection {
+            None => Ok(nodes),
+            Some(status) => {
+                Err(PreFilterFailure { status, plugins: nodes.map_or_else(Vec::new, |(_, plugins)| plugins) })
+            }
+        }
     }
 
     /// Tells the PreFilter states of an added pod.
@@ -337,6 +358,9 @@ impl Framework {
         nodes: &NodeStatuses,
     ) -> (NominatingInfo, Result<(), Status>) {
         let (mut nominating, mut reasons) = (NominatingInfo::Keep, Vec::new());
+        if self.plugins(ExtensionPoint::PostFilter).is_empty() {
+            return (NominatingInfo::Set(None), Err(Status::unschedulable("")));
+        }
         for (_, plugin) in self.plugins(ExtensionPoint::PostFilter) {
             let Some(post_filter) = plugin.as_post_filter() else { continue };
             let (nominated, result) = post_filter.post_filter(cycle, state, self, nodes);
@@ -477,8 +501,8 @@ fn merge_nodes(known: Option<RestrictedNodes>, names: Vec<Arc<str>>, plugin: &'s
     }
 }
 
-fn no_common_node(plugins: Vec<&'static str>) -> Status {
-    Status::unresolvable(match plugins.as_slice() {
+fn no_common_node(plugins: &[&'static str]) -> Status {
+    Status::unresolvable(match plugins {
         [plugin] => format!("node(s) didn't satisfy plugin {plugin}"),
         plugins => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", plugins.join(" ")),
     })

@@ -113,6 +113,23 @@ impl NodeStatuses {
         own.or(self.absent.as_ref()).map_or(StatusCode::UnschedulableAndUnresolvable, |status| status.code)
     }
 
+    /// Returns the errors among the statuses, as upstream joins them.
+    pub fn error(&self) -> Option<String> {
+        let errors = self.statuses.iter().filter(|(_, status)| !status.is_rejected());
+        let mut messages: Vec<String> = Vec::new();
+        for (_, status) in errors {
+            let message = status.message();
+            if !messages.contains(&message) {
+                messages.push(message);
+            }
+        }
+        match messages.as_slice() {
+            [] => None,
+            [message] => Some(message.clone()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+
     /// Returns the positions of the nodes that preemption may help on, of `nodes` nodes.
     pub fn resolvable_nodes(&self, nodes: usize) -> Vec<usize> {
         let is_resolvable = |status: &Status| status.code == StatusCode::Unschedulable;
@@ -214,5 +231,17 @@ mod tests {
         assert_eq!(diagnosis.unschedulable_plugins, ["NodeResourcesFit"]);
         diagnosis.pre_filter_message = "no".into();
         assert!(diagnosis.render_message(15).starts_with("0/15 nodes are available: no. preemption"));
+    }
+
+    #[test]
+    fn errors_are_joined() {
+        let mut statuses = NodeStatuses::default();
+        statuses.set(0, Status::unschedulable("no"));
+        assert_eq!(statuses.error(), None);
+        statuses.set(1, Status::error("a"));
+        statuses.set(2, Status::error("a"));
+        assert_eq!(statuses.error().as_deref(), Some("a"));
+        statuses.set(3, Status::error("b"));
+        assert_eq!(statuses.error().as_deref(), Some("[a, b]"));
     }
 }

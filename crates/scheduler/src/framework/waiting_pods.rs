@@ -47,7 +47,15 @@ impl WaitingPods {
 
     /// Rejects a waiting pod; returns whether it was waiting.
     pub fn reject(&self, uid: &str, plugin: &'static str, message: &str) -> bool {
-        let status = Status::unschedulable(message.to_owned()).with_plugin(plugin);
+        self.stop(uid, Status::unschedulable(message.to_owned()).with_plugin(plugin))
+    }
+
+    /// Ends the wait of a pod whose room another one gets; it is tried again after a back-off.
+    pub fn preempt(&self, uid: &str, plugin: &'static str, message: &str) -> bool {
+        self.stop(uid, Status::error(message).with_plugin(plugin))
+    }
+
+    fn stop(&self, uid: &str, status: Status) -> bool {
         match self.lock().get(uid) {
             Some(state) => {
                 state.send_replace(WaitState::Rejected(status));

@@ -14,13 +14,15 @@ const BY_RESOURCE: &str = "extendedResource";
 #[derive(Clone)]
 pub struct DeviceClassResolver {
     classes: SharedInformer<DeviceClass>,
+    /// Whether devices provide extended resources.
+    has_extended: bool,
 }
 
 impl DeviceClassResolver {
-    /// Reads from an informer.
-    pub fn new(classes: SharedInformer<DeviceClass>) -> Self {
+    /// Reads from an informer; `has_extended` tells whether devices provide extended resources.
+    pub fn new(classes: SharedInformer<DeviceClass>, has_extended: bool) -> Self {
         classes.add_index(BY_RESOURCE, |class| class.spec.extended_resource_name.iter().cloned().collect());
-        Self { classes }
+        Self { classes, has_extended }
     }
 
     /// Returns a class by name.
@@ -30,6 +32,9 @@ impl DeviceClassResolver {
 
     /// Returns the class whose devices provide an extended resource: of several, the newest, then the first by name.
     pub fn class_of_resource(&self, resource: &str) -> Option<Arc<DeviceClass>> {
+        if !self.has_extended {
+            return None;
+        }
         if let Some(name) = resource.strip_prefix(CLASS_PREFIX) {
             return self.get(name);
         }

@@ -13,6 +13,8 @@ use k8s_openapi::api::{
     storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment},
 };
 
+use crate::config::feature_gates::SchedulerFeatures;
+
 use self::{device_classes::DeviceClassResolver, namespaces::NamespaceLister, workload_selectors::WorkloadSelectors};
 
 /// Index of volume attachments by node.
@@ -51,7 +53,8 @@ pub struct ClusterObjects {
 
 impl ClusterObjects {
     /// Starts the informers.
-    pub fn new(informers: &SharedInformerFactory) -> Self {
+    pub fn new(informers: &SharedInformerFactory, features: &SchedulerFeatures) -> Self {
+        let has_extended = features.is_enabled("DRAExtendedResource");
         let attachments = informers.informer_for::<VolumeAttachment>();
         attachments.add_index(ATTACHMENTS_BY_NODE, |attachment| vec![attachment.spec.node_name.clone()]);
         Self {
@@ -67,7 +70,7 @@ impl ClusterObjects {
             attachments,
             resource_claims: informers.informer_for(),
             resource_slices: informers.informer_for(),
-            device_classes: DeviceClassResolver::new(informers.informer_for::<DeviceClass>()),
+            device_classes: DeviceClassResolver::new(informers.informer_for::<DeviceClass>(), has_extended),
         }
     }
 

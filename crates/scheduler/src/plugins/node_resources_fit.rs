@@ -1,6 +1,6 @@
 //! NodeResourcesFit: a node must have what the pod requests, and is scored by how much of it is free or used.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     config::plugin_args::NodeResourcesFitArgs,
@@ -42,15 +42,19 @@ impl NodeResourcesFit {
     }
 
     /// Returns why a pod with these requests does not fit: reasons, and whether an empty node would not do either.
-    fn insufficient_resources(&self, requests: &Resource, node: &NodeInfo) -> (Vec<String>, bool) {
+    fn insufficient_resources(&self, requests: &Resource, node: &NodeInfo) -> (Vec<Cow<'static, str>>, bool) {
         let (allocatable, used) = (&node.node.allocatable, &node.requested);
         let (mut reasons, mut is_unresolvable) = (Vec::new(), false);
         if node.pods.len() as i64 + 1 > allocatable.allowed_pods {
-            reasons.push("Too many pods".to_owned());
+            reasons.push("Too many pods".into());
         }
         let mut check = |name: &str, request: i64, total: i64, used: i64| {
             if request > 0 && request > total - used {
-                reasons.push(format!("Insufficient {name}"));
+                reasons.push(match name {
+                    "cpu" => "Insufficient cpu".into(),
+                    "memory" => "Insufficient memory".into(),
+                    name => format!("Insufficient {name}").into(),
+                });
                 is_unresolvable |= request > total;
             }
         };
@@ -102,12 +106,13 @@ impl Plugin for NodeResourcesFit {
 
 impl FilterPlugin for NodeResourcesFit {
     fn filter(&self, cycle: CycleContext<'_>, _state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
-        let (reasons, is_unresolvable) = self.insufficient_resources(&cycle.pod.class.requests.of_spec, node);
-        if reasons.is_empty() {
-            return Ok(());
-        }
+        let (mut reasons, is_unresolvable) = self.insufficient_resources(&cycle.pod.class.requests.of_spec, node);
+        let Some(last) = reasons.pop() else { return Ok(()) };
         let code = if is_unresolvable { StatusCode::UnschedulableAndUnresolvable } else { StatusCode::Unschedulable };
-        let reasons = Reasons::Many(reasons.into_iter().map(Into::into).collect());
+        let reasons = match reasons.is_empty() {
+            true => Reasons::One(last),
+            false => Reasons::Many(reasons.into_iter().chain([last]).collect()),
+        };
         Err(Status { code, reasons, plugin: "" })
     }
 

@@ -72,29 +72,36 @@ impl PreemptionExecutor {
         node: &Arc<str>,
         mut victims: Vec<Arc<PodInfo>>,
     ) -> Result<(), kube::Error> {
-        self.clear_lower_nominations(pod, node).await;
+        let cleared = self.clear_lower_nominations(pod, node).await;
         let last = victims.pop();
         futures::future::try_join_all(victims.iter().map(|victim| self.preempt_victim(pod, node, victim))).await?;
-        let Some(last) = last else { return Ok(()) };
-        let key = (last.class.namespace.to_string(), last.name.to_string());
-        self.lock().insert(pod.uid.clone(), Some(key));
-        self.preempt_victim(pod, node, &last).await
+        if let Some(last) = last {
+            let key = (last.class.namespace.to_string(), last.name.to_string());
+            self.lock().insert(pod.uid.clone(), Some(key));
+            self.preempt_victim(pod, node, &last).await?;
+        }
+        cleared
     }
 
     /// Ends the nominations of less important pods for the node, for there may be no room for them now.
-    async fn clear_lower_nominations(&self, pod: &PodInfo, node: &str) {
+    async fn clear_lower_nominations(&self, pod: &PodInfo, node: &str) -> Result<(), kube::Error> {
         let nominated = self.handle.queue.nominated_pods();
+        let mut result = Ok(());
         for other in nominated.for_node(node).iter().filter(|other| other.priority() < pod.priority()) {
             let change = StatusChange { condition: None, nominating: NominatingInfo::Set(None) };
             if let Err(error) = patch_pod_status(&self.handle.client, other, change).await {
                 tracing::warn!(pod = other.key(), %error, "preemption: nomination not cleared");
+                result = Err(error);
             }
         }
+        result
     }
 
     async fn preempt_victim(&self, pod: &PodInfo, node: &str, victim: &Arc<PodInfo>) -> Result<(), kube::Error> {
         let mut message = format!("Preempted by pod {} on node {node}", pod.uid);
-        if self.handle.waiting_pods.reject(&victim.uid, "DefaultPreemption", "preempted") {
+        let is_preempted_in_memory = self.handle.waiting_pods.preempt(&victim.uid, "DefaultPreemption", "preempted")
+            || self.handle.pre_bind_pods.cancel(&victim.uid);
+        if is_preempted_in_memory {
             message.push_str(" (in kube-scheduler memory).");
         } else if !self.delete_victim(pod, victim).await? {
             return Ok(());

@@ -39,7 +39,7 @@ pub struct DefaultPreemption {
 }
 
 /// A disruption budget in the form that preemption reads.
-struct BudgetView {
+pub struct BudgetView {
     namespace: String,
     selector: Selector,
     allowed: i32,
@@ -48,7 +48,8 @@ struct BudgetView {
 }
 
 impl BudgetView {
-    fn from_budget(budget: &PodDisruptionBudget) -> Self {
+    /// Reads a disruption budget.
+    pub fn from_budget(budget: &PodDisruptionBudget) -> Self {
         let status = budget.status.as_ref();
         let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
         Self {
@@ -91,6 +92,9 @@ impl DefaultPreemption {
             return (NominatingInfo::Keep, Err(Status::unschedulable(reason)));
         }
         let (candidates, statuses) = self.find_candidates(cycle, state, framework, nodes);
+        if let Some(error) = statuses.error().filter(|_| candidates.is_empty()) {
+            return (NominatingInfo::Keep, Err(Status::error(error)));
+        }
         if candidates.is_empty() {
             let mut diagnosis = Diagnosis { nodes: statuses, ..Diagnosis::default() };
             diagnosis.nodes.set_absent(Status::unresolvable("Preemption is not helpful for scheduling"));
@@ -131,9 +135,7 @@ impl DefaultPreemption {
         for index in 0..positions.len() {
             let position = positions[(offset + index) % positions.len()];
             let Some(node) = cycle.snapshot.nodes().get(position) else { continue };
-            let mut trial =
-                Trial { cycle, framework, nominated: &nominated, state: state.clone(), node: (**node).clone() };
-            match trial.select_victims(&budgets) {
+            match select_victims_on_node(cycle, (framework, state), node, &nominated, &budgets) {
                 Ok(candidate) if candidate.violations == 0 => good.push(candidate),
                 Ok(candidate) => violating.push(candidate),
                 Err(status) => statuses.set(position, status),
@@ -151,6 +153,18 @@ impl DefaultPreemption {
         let absolute = usize::try_from(self.args.min_candidate_nodes_absolute).unwrap_or(0);
         (nodes * percentage / 100).max(absolute).min(nodes)
     }
+}
+
+/// Selects the pods that must go from a node for the pod to fit there.
+pub fn select_victims_on_node(
+    cycle: CycleContext<'_>,
+    (framework, state): (&Framework, &CycleState),
+    node: &NodeInfo,
+    nominated: &NominatedPods,
+    budgets: &[BudgetView],
+) -> Result<Candidate, Status> {
+    let mut trial = Trial { cycle, framework, nominated, state: state.clone(), node: node.clone() };
+    trial.select_victims(budgets)
 }
 
 /// Returns why a pod may not preempt others, if it may not.

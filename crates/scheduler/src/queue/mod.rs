@@ -79,6 +79,8 @@ pub struct SchedulingQueue {
     bindings: OnceLock<QueueBindings>,
     created: Instant,
     durations: QueueDurations,
+    /// Whether pods in back-off are tried while the active heap is empty.
+    pub pops_from_backoff: bool,
 }
 
 struct QueueState {
@@ -119,6 +121,7 @@ impl SchedulingQueue {
             bindings: OnceLock::new(),
             created: Instant::now(),
             durations,
+            pops_from_backoff: true,
         }
     }
 
@@ -189,7 +192,7 @@ impl SchedulingQueue {
                 return None;
             }
             let next = state.active.pop().or_else(|| {
-                let next = state.backoff.pop()?;
+                let next = self.pops_from_backoff.then(|| state.backoff.pop())??;
                 METRICS.queue_incoming("active", "PopFromBackoffQ");
                 Some(next)
             });
@@ -314,7 +317,7 @@ impl SchedulingQueue {
     /// Publishes the sizes and wakes the scheduling loop if there is something to pop.
     fn publish(&self, state: &QueueState) {
         METRICS.set_pending_pods(state.counts());
-        if state.active.len() + state.backoff.len() > 0 {
+        if state.active.len() > 0 || self.pops_from_backoff && state.backoff.len() > 0 {
             self.available.notify_one();
         }
     }

@@ -73,12 +73,23 @@ pub struct PodClass {
 pub struct ContainerRequest {
     /// The container.
     pub container: Arc<str>,
+    /// The position of the container, init containers first.
+    pub container_index: usize,
+    /// The position of the resource among all that the container requests, by name.
+    pub resource_index: usize,
     /// Whether it is an init container that ends before the others start.
     pub is_init: bool,
     /// The resource.
     pub resource: Arc<str>,
     /// The amount.
     pub amount: i64,
+}
+
+impl ContainerRequest {
+    /// The name of the device request that stands for this one.
+    pub fn device_request_name(&self) -> String {
+        format!("container-{}-request-{}", self.container_index, self.resource_index)
+    }
 }
 
 /// The PodScheduled or DisruptionTarget condition of a pod.
@@ -313,14 +324,16 @@ fn extended_requests(spec: &PodSpec) -> Box<[ContainerRequest]> {
         (container, is_init)
     });
     let containers = init.chain(spec.containers.iter().map(|container| (container, false)));
-    let requests = containers.flat_map(|(container, is_init)| {
+    let requests = containers.enumerate().flat_map(|(container_index, (container, is_init))| {
         let requests = container.resources.iter().flat_map(|resources| resources.requests.iter().flatten());
-        requests.filter_map(move |(name, text)| {
+        requests.enumerate().filter_map(move |(resource_index, (name, text))| {
             let amount = api::quantity::Quantity::parse(&text.0)?.value();
             let is_extended = crate::views::resources::is_extended_resource(name)
                 || name.starts_with("deviceclass.resource.kubernetes.io/");
             is_extended.then(|| ContainerRequest {
                 container: intern(&container.name),
+                container_index,
+                resource_index,
                 is_init,
                 resource: intern(name),
                 amount,

@@ -1,84 +1,97 @@
 //! Allocates devices of one node for claims: a search that goes back when a choice does not work out.
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use api::quantity::Quantity;
-use k8s_openapi::api::{
-    core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm},
-    resource::v1::{
-        AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceClass, DeviceConstraint,
-        DeviceRequestAllocationResult, DeviceSelector, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice,
-    },
-};
-
 use super::{
-    device_pools::{DeviceAccess, DeviceId, NodeDevice, NodeDevices},
+    DeviceFeatures,
+    allocated_state::{AllocatedState, DeviceUse, PoolUse},
+    allocation_results::{ChosenDevice, NodeChoice},
+    capacity::{Capacities, consumed_capacities, has_capacity},
+    constraints::{allows_device, is_tolerated},
+    device_pools::{
+        Counters, DevicePool, NodeDevice, NodeDevices, PoolId, PoolState, SliceIndex, consumed_counters, slice_devices,
+    },
+    device_requests::{AllocationError, ClaimRequests, DeviceCount, RequestView, claim_key},
     device_selectors::SelectorCache,
 };
-use crate::{objects::device_classes::DeviceClassResolver, views::node_info::NodeView};
+use crate::views::node_info::NodeView;
 
 /// The greatest number of devices in a claim.
 const MAX_RESULTS: usize = 32;
 
-/// Why devices could not be allocated.
-#[derive(Debug, thiserror::Error)]
-pub enum AllocationError {
-    /// The search took too long.
-    #[error("timed out trying to allocate devices")]
-    Timeout,
-    /// The node does not have what is needed now.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The claim or the devices are invalid.
-    #[error("{0}")]
-    Invalid(String),
-}
-
 /// State that the allocations of all nodes share.
 pub struct AllocatorInput {
     /// The published devices.
-    pub slices: Vec<Arc<ResourceSlice>>,
+    pub slices: Arc<SliceIndex>,
     /// The devices that are allocated.
-    pub allocated: HashSet<DeviceId>,
-    /// Device classes.
-    pub classes: DeviceClassResolver,
+    pub allocated: Arc<AllocatedState>,
     /// The longest search on a node; zero is unlimited.
     pub timeout: Duration,
+    /// Features of devices that are on.
+    pub features: DeviceFeatures,
+    /// What allocated devices leave of the counters of pools.
+    pub free_counters: Mutex<HashMap<PoolId, Arc<Counters>>>,
 }
 
-/// One request, or one choice of a request with several.
-#[derive(Clone)]
-struct RequestView {
-    /// `request` or `request/choice`.
-    name: String,
-    class: Arc<DeviceClass>,
-    selectors: Option<Vec<DeviceSelector>>,
-    /// `None` takes all that match.
-    count: Option<usize>,
-    is_admin: bool,
-    tolerations: Vec<DeviceToleration>,
+impl AllocatorInput {
+    /// Returns what allocated devices leave of the counters of a pool.
+    fn free_counters(&self, pool: &DevicePool, devices: &NodeDevices) -> Arc<Counters> {
+        let mut known = self.free_counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = known.entry(pool.id.clone()).or_insert_with(|| {
+            let mut free = pool.counters.clone();
+            let own = devices.devices.iter().filter(|device| devices.pools[device.pool].id == pool.id);
+            let own = own.filter_map(|device| Some((device.id.clone(), device.device()?)));
+            let others = pool.other_slices.iter().flat_map(|slice| slice_devices(slice));
+            for (_, device) in own.chain(others).filter(|(id, _)| self.allocated.is_allocated(id)) {
+                for (key, amount) in consumed_counters(device) {
+                    free.entry(key).and_modify(|left| *left = left.minus(amount));
+                }
+            }
+            Arc::new(free)
+        });
+        free.clone()
+    }
 }
 
-/// A request of a claim with its choices, the preferred first.
-struct ClaimRequest {
+/// The outcome of a step of the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchOutcome {
+    /// Everything is allocated.
+    Allocated,
+    /// It is not possible this way.
+    Failed,
+    /// It is not possible because the claim would have too many devices.
+    TooMany,
+}
+
+/// A position in the search: claim, request, choice of the request, and devices chosen for it.
+#[derive(Clone, Copy)]
+struct SearchPosition {
     claim: usize,
-    choices: Vec<RequestView>,
+    request: usize,
+    choice: usize,
+    device: usize,
 }
 
 struct Search<'a> {
     input: &'a AllocatorInput,
     selectors: &'a SelectorCache,
-    claims: &'a [Arc<ResourceClaim>],
-    devices: NodeDevices,
-    requests: Vec<ClaimRequest>,
-    taken: HashSet<DeviceId>,
-    counters: BTreeMap<(String, String, String, String), Quantity>,
-    /// By request: the choice and the devices.
-    chosen: Vec<(usize, Vec<usize>)>,
+    claims: &'a [Arc<ClaimRequests>],
+    devices: &'a NodeDevices,
+    /// By pool: what earlier allocations have of its devices.
+    used: Vec<Option<&'a PoolUse>>,
+    /// By claim, request and choice: the devices of requests for all of them.
+    all: HashMap<(usize, usize, usize), Vec<usize>>,
+    /// By claim and request.
+    choices: Vec<Vec<usize>>,
+    /// By claim.
+    chosen: Vec<Vec<ChosenDevice>>,
+    /// Counters that chosen devices use.
+    consumed: HashMap<(usize, (String, String)), api::quantity::Quantity>,
     deadline: Option<Instant>,
 }
 
@@ -86,389 +99,310 @@ struct Search<'a> {
 pub fn allocate_devices(
     input: &AllocatorInput,
     selectors: &SelectorCache,
-    claims: &[Arc<ResourceClaim>],
-    node: &NodeView,
-) -> Result<Option<Vec<AllocationResult>>, AllocationError> {
-    let devices = NodeDevices::for_node(&input.slices, node);
-    let counters = devices.counters.clone();
+    claims: Vec<Arc<ClaimRequests>>,
+    node: &Arc<NodeView>,
+) -> Result<Option<NodeChoice>, AllocationError> {
+    let devices = input.slices.devices_for_node(node);
     let mut search = Search {
         input,
         selectors,
-        claims,
-        devices,
-        requests: requests_of(claims, &input.classes)?,
-        taken: HashSet::new(),
-        counters,
-        chosen: Vec::new(),
+        claims: &claims,
+        devices: &devices,
+        used: devices.pools.iter().map(|pool| input.allocated.pool(&pool.id)).collect(),
+        all: HashMap::new(),
+        choices: claims.iter().map(|claim| vec![0; claim.requests.len()]).collect(),
+        chosen: claims.iter().map(|_| Vec::new()).collect(),
+        consumed: HashMap::new(),
         deadline: (!input.timeout.is_zero()).then(|| Instant::now() + input.timeout),
     };
-    search.consume_allocated();
-    match search.allocate_request(0)? {
-        true => Ok(Some(search.results(node))),
-        false => Ok(None),
-    }
-}
-
-fn requests_of(
-    claims: &[Arc<ResourceClaim>],
-    classes: &DeviceClassResolver,
-) -> Result<Vec<ClaimRequest>, AllocationError> {
-    let class_of = |name: &str, request: &str| {
-        classes.get(name).ok_or_else(|| {
-            AllocationError::Invalid(format!("request {request}: could not retrieve device class {name}"))
-        })
-    };
-    let count = |mode: Option<&String>, count: Option<i64>| match mode.map(String::as_str) {
-        Some("All") => None,
-        _ => Some(usize::try_from(count.unwrap_or(1)).unwrap_or(1)),
-    };
-    let mut requests = Vec::new();
-    for (claim, object) in claims.iter().enumerate() {
-        for request in object.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten()) {
-            let mut choices = Vec::new();
-            if let Some(exact) = &request.exactly {
-                if exact.capacity.is_some() {
-                    return Err(AllocationError::Invalid(format!(
-                        "claim {}, request {}: requests for capacity are not supported",
-                        key(object),
-                        request.name
-                    )));
-                }
-                choices.push(RequestView {
-                    name: request.name.clone(),
-                    class: class_of(&exact.device_class_name, &request.name)?,
-                    selectors: exact.selectors.clone(),
-                    count: count(exact.allocation_mode.as_ref(), exact.count),
-                    is_admin: exact.admin_access == Some(true),
-                    tolerations: exact.tolerations.clone().unwrap_or_default(),
-                });
-            }
-            for choice in request.first_available.iter().flatten() {
-                let name = format!("{}/{}", request.name, choice.name);
-                choices.push(RequestView {
-                    class: class_of(&choice.device_class_name, &name)?,
-                    name,
-                    selectors: choice.selectors.clone(),
-                    count: count(choice.allocation_mode.as_ref(), choice.count),
-                    is_admin: false,
-                    tolerations: choice.tolerations.clone().unwrap_or_default(),
-                });
-            }
-            requests.push(ClaimRequest { claim, choices });
+    search.prepare()?;
+    match search.allocate_claim(0)? {
+        SearchOutcome::Allocated => {
+            let Search { choices, chosen, .. } = search;
+            Ok(Some(NodeChoice { devices, claims, choices, chosen }))
         }
+        SearchOutcome::TooMany => Err(AllocationError::Invalid("allocation max size exceeded".into())),
+        SearchOutcome::Failed if devices.pools.iter().any(|pool| pool.state == PoolState::Invalid) => {
+            Err(AllocationError::Unavailable("invalid resource pools were encountered"))
+        }
+        SearchOutcome::Failed => Ok(None),
     }
-    Ok(requests)
-}
-
-fn key(claim: &ResourceClaim) -> String {
-    let meta = &claim.metadata;
-    format!("{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
 }
 
 impl Search<'_> {
-    /// Takes the counters that allocated devices use.
-    fn consume_allocated(&mut self) {
-        let allocated: Vec<usize> = (0..self.devices.devices.len())
-            .filter(|index| self.input.allocated.contains(&self.devices.devices[*index].id))
-            .collect();
-        for index in allocated {
-            self.change_counters(index, false);
+    /// Collects the devices of requests for all of them, and checks the sizes of claims.
+    fn prepare(&mut self) -> Result<(), AllocationError> {
+        let claims = self.claims;
+        for (claim, entry) in claims.iter().enumerate() {
+            let mut total = 0usize;
+            for (request, choices) in entry.requests.iter().enumerate() {
+                let mut least = usize::MAX;
+                for (choice, view) in choices.choices.iter().enumerate() {
+                    if view.capacity.is_some() && !self.input.features.consumable_capacity {
+                        let (key, name) = (claim_key(&entry.claim), view.own_name());
+                        return Err(AllocationError::Invalid(format!(
+                            "claim {key}, request {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+                        )));
+                    }
+                    let count = match view.count {
+                        DeviceCount::Exactly(count) => count,
+                        DeviceCount::All => {
+                            let all = self.all_devices(entry, view)?;
+                            let count = all.len();
+                            self.all.insert((claim, request, choice), all);
+                            count
+                        }
+                    };
+                    least = least.min(count);
+                }
+                total = total.saturating_add(least);
+            }
+            if total > MAX_RESULTS {
+                let key = claim_key(&entry.claim);
+                return Err(AllocationError::Invalid(format!(
+                    "claim {key}: number of requested devices {total} exceeds the claim limit of {MAX_RESULTS}"
+                )));
+            }
         }
+        Ok(())
     }
 
-    fn allocate_request(&mut self, index: usize) -> Result<bool, AllocationError> {
+    fn all_devices(&self, claim: &ClaimRequests, view: &RequestView) -> Result<Vec<usize>, AllocationError> {
+        let refuse = |pool: &DevicePool, state: &str| {
+            let (claim, request, pool) = (claim_key(&claim.claim), view.own_name(), &pool.id);
+            Err(AllocationError::Invalid(format!(
+                "claim {claim}, request {request}: asks for all devices, but resource pool {pool} is currently {state}"
+            )))
+        };
+        for pool in &self.devices.pools {
+            match pool.state {
+                PoolState::Complete => {}
+                PoolState::Incomplete => return refuse(pool, "being updated"),
+                PoolState::Invalid => return refuse(pool, "invalid"),
+            }
+        }
+        let mut all = Vec::new();
+        for (position, device) in self.devices.devices.iter().enumerate() {
+            if self.matches(claim, view, device)? && self.has_capacity(view, position) {
+                all.push(position);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Allocates a claim and those after it.
+    fn allocate_claim(&mut self, claim: usize) -> Result<SearchOutcome, AllocationError> {
+        if claim >= self.claims.len() {
+            return Ok(SearchOutcome::Allocated);
+        }
+        self.allocate_request(claim, 0)
+    }
+
+    /// Allocates a request and everything after it; of several choices the first that works out.
+    fn allocate_request(&mut self, claim: usize, request: usize) -> Result<SearchOutcome, AllocationError> {
+        let Some(entry) = self.claims[claim].requests.get(request) else {
+            return Ok(match self.allocate_claim(claim + 1)? {
+                SearchOutcome::TooMany => SearchOutcome::Failed,
+                outcome => outcome,
+            });
+        };
+        let count = entry.choices.len();
+        let mut all_too_many = count > 0;
+        for choice in 0..count {
+            self.choices[claim][request] = choice;
+            match self.allocate_one(SearchPosition { claim, request, choice, device: 0 }, 0)? {
+                SearchOutcome::Allocated => return Ok(SearchOutcome::Allocated),
+                SearchOutcome::TooMany => {}
+                SearchOutcome::Failed => all_too_many = false,
+            }
+        }
+        Ok(if all_too_many { SearchOutcome::TooMany } else { SearchOutcome::Failed })
+    }
+
+    /// Takes one more device for a choice, from a position on, and goes on.
+    fn allocate_one(&mut self, position: SearchPosition, from: usize) -> Result<SearchOutcome, AllocationError> {
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             return Err(AllocationError::Timeout);
         }
-        let Some(request) = self.requests.get(index) else { return Ok(true) };
-        for choice in 0..request.choices.len() {
-            let view = self.requests[index].choices[choice].clone();
-            self.chosen.push((choice, Vec::new()));
-            let done = match view.count {
-                Some(count) => self.allocate_count(index, &view, count, 0)?,
-                None => self.allocate_all(index, &view)?,
-            };
-            if done {
-                return Ok(true);
-            }
-            self.chosen.pop();
+        let SearchPosition { claim, request, choice, device: taken } = position;
+        let claims = self.claims;
+        let view = &claims[claim].requests[request].choices[choice];
+        let count = match view.count {
+            DeviceCount::Exactly(count) => count,
+            DeviceCount::All => self.all.get(&(claim, request, choice)).map_or(0, Vec::len),
+        };
+        if count == 0 && view.count == DeviceCount::All {
+            return Ok(SearchOutcome::Failed);
         }
-        Ok(false)
-    }
-
-    /// Takes `count` further devices from the position on, then goes on with the next request.
-    fn allocate_count(
-        &mut self,
-        index: usize,
-        view: &RequestView,
-        count: usize,
-        from: usize,
-    ) -> Result<bool, AllocationError> {
-        if count == 0 {
-            return self.allocate_request(index + 1);
+        if taken >= count {
+            return self.allocate_request(claim, request + 1);
+        }
+        if self.chosen[claim].len().saturating_add(count - taken) > MAX_RESULTS {
+            return Ok(SearchOutcome::TooMany);
+        }
+        let next = SearchPosition { device: taken + 1, ..position };
+        if view.count == DeviceCount::All {
+            let Some(device) = self.all.get(&(claim, request, choice)).and_then(|all| all.get(taken)).copied() else {
+                return Ok(SearchOutcome::Failed);
+            };
+            if !self.take(claim, view, device, true)? {
+                return Ok(SearchOutcome::Failed);
+            }
+            let outcome = self.allocate_one(next, 0)?;
+            if outcome != SearchOutcome::Allocated {
+                self.give_back(claim);
+            }
+            return Ok(outcome);
         }
         for device in from..self.devices.devices.len() {
-            if self.is_usable(index, view, device)? && self.take(index, view, device) {
-                if self.allocate_count(index, view, count - 1, device + 1)? {
-                    return Ok(true);
-                }
-                self.give_back(view, device);
-            }
-        }
-        Ok(false)
-    }
-
-    fn allocate_all(&mut self, index: usize, view: &RequestView) -> Result<bool, AllocationError> {
-        if self.devices.has_incomplete {
-            let claim = key(&self.claims[self.requests[index].claim]);
-            let message = format!(
-                "claim {claim}, request {}: asks for all devices, but resource pool is currently being updated",
-                view.name
-            );
-            return Err(AllocationError::Unavailable(message));
-        }
-        let mut taken = Vec::new();
-        for device in 0..self.devices.devices.len() {
-            if !self.matches(index, view, device)? {
+            let entry = &self.devices.devices[device];
+            if self.is_in_use(claim, view, device)
+                || !self.matches(&claims[claim], view, entry)?
+                || !self.has_capacity(view, device)
+                || !self.take(claim, view, device, false)?
+            {
                 continue;
             }
-            if !self.is_usable(index, view, device)? || !self.take(index, view, device) {
-                taken.into_iter().for_each(|device| self.give_back(view, device));
-                return Ok(false);
+            match self.allocate_one(next, device + 1)? {
+                SearchOutcome::Allocated => return Ok(SearchOutcome::Allocated),
+                outcome => {
+                    self.give_back(claim);
+                    if outcome == SearchOutcome::TooMany {
+                        return Ok(outcome);
+                    }
+                }
             }
-            taken.push(device);
         }
-        if taken.is_empty() || taken.len() > MAX_RESULTS || !self.allocate_request(index + 1)? {
-            taken.into_iter().for_each(|device| self.give_back(view, device));
+        Ok(SearchOutcome::Failed)
+    }
+
+    /// Whether a device is one that the class and the request select.
+    fn matches(&self, claim: &ClaimRequests, view: &RequestView, device: &NodeDevice) -> Result<bool, AllocationError> {
+        let has_conditions = device.device().is_some_and(|device| device.binding_conditions.is_some());
+        if has_conditions && !self.input.features.binding_conditions {
             return Ok(false);
         }
+        let class = view.class.metadata.name.as_deref().unwrap_or("");
+        let of_class = self.selectors.matches_all(view.class.spec.selectors.as_ref(), device);
+        if !of_class.map_err(|error| AllocationError::Invalid(format!("class {class}: {error}")))? {
+            return Ok(false);
+        }
+        let of_request = self.selectors.matches_all(view.selectors.as_ref(), device);
+        let of_request = of_request
+            .map_err(|error| AllocationError::Invalid(format!("claim {}: {error}", claim_key(&claim.claim))))?;
+        Ok(of_request && device.is_for_node)
+    }
+
+    /// Returns what earlier allocations have of a device.
+    fn use_of(&self, device: usize) -> Option<&DeviceUse> {
+        let entry = &self.devices.devices[device];
+        (*self.used.get(entry.pool)?)?.get(&entry.id.device)
+    }
+
+    fn is_in_use(&self, claim: usize, view: &RequestView, device: usize) -> bool {
+        let is_taken = |chosen: &ChosenDevice| chosen.device == device && chosen.consumed.is_none();
+        match view.is_admin {
+            true => self.chosen[claim].iter().any(is_taken),
+            false => {
+                self.use_of(device).is_some_and(|used| used.dedicated > 0) || self.chosen.iter().flatten().any(is_taken)
+            }
+        }
+    }
+
+    fn has_capacity(&self, view: &RequestView, device: usize) -> bool {
+        let entry = &self.devices.devices[device];
+        let Some(object) = entry.device() else { return false };
+        if !self.input.features.consumable_capacity {
+            return true;
+        }
+        let shares = self.chosen.iter().flatten().filter(|chosen| chosen.device == device);
+        let mut taken: Vec<&Capacities> = shares.filter_map(|chosen| chosen.consumed.as_ref()).collect();
+        taken.extend(self.use_of(device).map(|used| &used.consumed));
+        has_capacity(view.capacity.as_ref(), object, &taken)
+    }
+
+    /// Takes a device, unless something is against it; `must` makes a violated constraint an error.
+    fn take(
+        &mut self,
+        claim: usize,
+        view: &Arc<RequestView>,
+        device: usize,
+        must: bool,
+    ) -> Result<bool, AllocationError> {
+        let entry = &self.devices.devices[device];
+        let Some(object) = entry.device() else { return Ok(false) };
+        let features = self.input.features;
+        let is_shared = features.consumable_capacity && object.allow_multiple_allocations == Some(true);
+        if (!is_shared || !view.is_admin) && self.is_in_use(claim, view, device) {
+            return Ok(false);
+        }
+        let is_shared_already = is_shared
+            && (self.use_of(device).is_some_and(|used| !used.consumed.is_empty())
+                || self.chosen.iter().flatten().any(|chosen| chosen.device == device));
+        if features.taints && !is_tolerated(object, view.tolerations.as_ref()) || !self.has_capacity(view, device) {
+            return Ok(false);
+        }
+        let constraints =
+            self.claims[claim].claim.spec.devices.iter().flat_map(|devices| devices.constraints.iter().flatten());
+        for constraint in constraints {
+            let chosen = self.chosen[claim].iter();
+            let chosen = chosen.map(|chosen| (chosen.request.name.as_str(), &self.devices.devices[chosen.device]));
+            if allows_device(constraint, (&view.name, entry), chosen) {
+                continue;
+            }
+            let (claim, request, device) = (claim_key(&self.claims[claim].claim), view.own_name(), &entry.id);
+            return match must {
+                false => Ok(false),
+                true => Err(AllocationError::Invalid(format!(
+                    "claim {claim}, request {request}: cannot add device {device} because a claim constraint would not be satisfied"
+                ))),
+            };
+        }
+        let consumes_counters =
+            !is_shared_already && object.consumes_counters.as_ref().is_some_and(|all| !all.is_empty());
+        if consumes_counters && !self.take_counters(device) {
+            return Ok(false);
+        }
+        self.chosen[claim].push(ChosenDevice {
+            request: view.clone(),
+            device,
+            consumed: is_shared.then(|| consumed_capacities(view.capacity.as_ref(), object)),
+            consumes_counters,
+        });
         Ok(true)
     }
 
-    fn matches(&self, index: usize, view: &RequestView, device: usize) -> Result<bool, AllocationError> {
-        let entry = &self.devices.devices[device];
-        let Some(object) = entry.device() else { return Ok(false) };
-        let (driver, class) = (&entry.id.driver, &view.class);
-        let name = class.metadata.name.as_deref().unwrap_or("");
-        let of_class = self.selectors.matches_all(class.spec.selectors.as_ref(), driver, object);
-        if !of_class.map_err(|error| AllocationError::Invalid(format!("class {name}: {error}")))? {
-            return Ok(false);
-        }
-        let claim = || key(&self.claims[self.requests[index].claim]);
-        let of_request = self.selectors.matches_all(view.selectors.as_ref(), driver, object);
-        of_request.map_err(|error| AllocationError::Invalid(format!("claim {}: {error}", claim())))
-    }
-
-    /// Whether a device matches, is free and tolerated.
-    fn is_usable(&self, index: usize, view: &RequestView, device: usize) -> Result<bool, AllocationError> {
-        let entry = &self.devices.devices[device];
-        let in_use = self.input.allocated.contains(&entry.id) || self.taken.contains(&entry.id);
-        if in_use && !view.is_admin || !is_tolerated(entry, &view.tolerations) {
-            return Ok(false);
-        }
-        self.matches(index, view, device)
-    }
-
-    /// Takes a device, unless constraints or counters are against it.
-    fn take(&mut self, index: usize, view: &RequestView, device: usize) -> bool {
-        if !self.fulfils_constraints(index, view, device) {
-            return false;
-        }
-        if !view.is_admin {
-            if !self.change_counters(device, false) {
-                self.change_counters(device, true);
-                return false;
-            }
-            self.taken.insert(self.devices.devices[device].id.clone());
-        }
-        if let Some((_, devices)) = self.chosen.last_mut() {
-            devices.push(device);
-        }
-        true
-    }
-
-    fn give_back(&mut self, view: &RequestView, device: usize) {
-        if let Some((_, devices)) = self.chosen.last_mut() {
-            devices.retain(|taken| *taken != device);
-        }
-        if !view.is_admin {
-            self.change_counters(device, true);
-            self.taken.remove(&self.devices.devices[device].id);
+    /// Gives the last device of a claim back.
+    fn give_back(&mut self, claim: usize) {
+        if let Some(chosen) = self.chosen[claim].pop()
+            && chosen.consumes_counters
+        {
+            self.change_counters(chosen.device, false);
         }
     }
 
-    /// Takes or returns what a device uses of shared counters; returns whether all are at least zero.
-    fn change_counters(&mut self, device: usize, is_returned: bool) -> bool {
-        let entry = &self.devices.devices[device];
-        let consumed = entry.device().and_then(|device| device.consumes_counters.as_ref());
-        let mut is_enough = true;
-        for set in consumed.into_iter().flatten() {
-            for (counter, amount) in &set.counters {
-                let id = &entry.id;
-                let key = (id.driver.clone(), id.pool.clone(), set.counter_set.clone(), counter.clone());
-                let amount = Quantity::parse(&amount.value.0).unwrap_or(Quantity::ZERO);
-                let left = self.counters.entry(key).or_insert(Quantity::ZERO);
-                *left = if is_returned { left.plus(amount) } else { left.minus(amount) };
-                is_enough &= !left.is_negative();
-            }
+    /// Takes what a device uses of counters, if all of the pool are enough.
+    fn take_counters(&mut self, device: usize) -> bool {
+        self.change_counters(device, true);
+        let pool = self.devices.devices[device].pool;
+        let free = self.input.free_counters(&self.devices.pools[pool], self.devices);
+        let is_enough = free.iter().all(|(key, free)| {
+            self.consumed.get(&(pool, key.clone())).is_none_or(|consumed| consumed <= free) && !free.is_negative()
+        });
+        if !is_enough {
+            self.change_counters(device, false);
         }
         is_enough
     }
 
-    fn fulfils_constraints(&self, index: usize, view: &RequestView, device: usize) -> bool {
-        let claim = self.requests[index].claim;
-        let constraints =
-            self.claims[claim].spec.devices.iter().flat_map(|devices| devices.constraints.iter().flatten());
-        constraints.filter(|constraint| covers(constraint, &view.name)).all(|constraint| {
-            let name = constraint.match_attribute.as_ref().or(constraint.distinct_attribute.as_ref());
-            let Some(name) = name else { return false };
-            let Some(value) = attribute(&self.devices.devices[device], name) else { return false };
-            let mut others = self.chosen.iter().zip(&self.requests).filter(|(_, request)| request.claim == claim);
-            others.all(|((choice, devices), request)| {
-                let is_covered = request.choices.get(*choice).is_some_and(|view| covers(constraint, &view.name));
-                !is_covered
-                    || devices.iter().all(|other| {
-                        let same = attribute(&self.devices.devices[*other], name).as_ref() == Some(&value);
-                        same == constraint.match_attribute.is_some()
-                    })
-            })
-        })
-    }
-
-    fn results(&self, node: &NodeView) -> Vec<AllocationResult> {
-        let of_claim = |claim: usize| {
-            let chosen = self.chosen.iter().zip(&self.requests).filter(move |(_, request)| request.claim == claim);
-            chosen.filter_map(|((choice, devices), request)| Some((request.choices.get(*choice)?, devices)))
-        };
-        let allocation = |claim: usize| {
-            let mut results = Vec::new();
-            let mut config = Vec::new();
-            for (view, devices) in of_claim(claim) {
-                results.extend(devices.iter().map(|device| self.result(view, &self.devices.devices[*device])));
-                for entry in view.class.spec.config.iter().flatten() {
-                    config.push(DeviceAllocationConfiguration {
-                        source: "FromClass".into(),
-                        requests: Some(vec![view.name.clone()]),
-                        opaque: entry.opaque.clone(),
-                    });
-                }
-            }
-            let own = self.claims[claim].spec.devices.iter().flat_map(|devices| devices.config.iter().flatten());
-            let names: Vec<&str> =
-                results.iter().map(|result: &DeviceRequestAllocationResult| result.request.as_str()).collect();
-            for entry in own {
-                let is_used = entry.requests.as_ref().is_none_or(|requests| {
-                    requests.iter().any(|request| names.iter().any(|name| is_request(request, name)))
-                });
-                if is_used {
-                    config.push(DeviceAllocationConfiguration {
-                        source: "FromClaim".into(),
-                        requests: entry.requests.clone(),
-                        opaque: entry.opaque.clone(),
-                    });
-                }
-            }
-            let devices = of_claim(claim).flat_map(|(_, devices)| devices).map(|index| &self.devices.devices[*index]);
-            AllocationResult {
-                allocation_timestamp: None,
-                node_selector: node_selector(devices, node),
-                devices: Some(DeviceAllocationResult {
-                    results: Some(results),
-                    config: (!config.is_empty()).then_some(config),
-                }),
-            }
-        };
-        (0..self.claims.len()).map(allocation).collect()
-    }
-
-    fn result(&self, view: &RequestView, entry: &NodeDevice) -> DeviceRequestAllocationResult {
-        let device = entry.device();
-        DeviceRequestAllocationResult {
-            request: view.name.clone(),
-            driver: entry.id.driver.clone(),
-            pool: entry.id.pool.clone(),
-            device: entry.id.device.clone(),
-            admin_access: view.is_admin.then_some(true),
-            tolerations: (!view.tolerations.is_empty()).then(|| view.tolerations.clone()),
-            binding_conditions: device.and_then(|device| device.binding_conditions.clone()),
-            binding_failure_conditions: device.and_then(|device| device.binding_failure_conditions.clone()),
-            ..Default::default()
+    fn change_counters(&mut self, device: usize, is_taken: bool) {
+        let entry = &self.devices.devices[device];
+        for (key, amount) in entry.device().into_iter().flat_map(consumed_counters) {
+            let consumed = self.consumed.entry((entry.pool, key)).or_insert(api::quantity::Quantity::ZERO);
+            *consumed = if is_taken { consumed.plus(amount) } else { consumed.minus(amount) };
         }
     }
 }
 
-/// Whether a name in a claim stands for a request or for the chosen one of its choices.
-fn is_request(name: &str, request: &str) -> bool {
-    name == request || request.split_once('/').is_some_and(|(parent, _)| parent == name)
-}
-
-fn covers(constraint: &DeviceConstraint, request: &str) -> bool {
-    let requests = constraint.requests.as_deref().unwrap_or(&[]);
-    requests.is_empty() || requests.iter().any(|name| is_request(name, request))
-}
-
-/// Returns an attribute by its full name as text with its type.
-fn attribute(entry: &NodeDevice, name: &str) -> Option<String> {
-    let attributes = entry.device()?.attributes.as_ref()?;
-    let own = name.split_once('/').filter(|(domain, _)| *domain == entry.id.driver).map(|(_, id)| id);
-    let attribute = attributes.get(name).or_else(|| attributes.get(own?))?;
-    Some(format!("{:?}{:?}{:?}{:?}", attribute.bool, attribute.int, attribute.string, attribute.version))
-}
-
-fn is_tolerated(entry: &NodeDevice, tolerations: &[DeviceToleration]) -> bool {
-    let taints = entry.device().and_then(|device| device.taints.as_ref()).into_iter().flatten();
-    let tolerates = |toleration: &DeviceToleration, taint: &DeviceTaint| {
-        let any_or = |wanted: &Option<String>, value: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == value)
-        };
-        any_or(&toleration.effect, &taint.effect)
-            && any_or(&toleration.key, &taint.key)
-            && match toleration.operator.as_deref().unwrap_or("Equal") {
-                "Exists" => true,
-                _ => toleration.value.as_deref().unwrap_or("") == taint.value.as_deref().unwrap_or(""),
-            }
-    };
-    let mut effective = taints.filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
-    effective.all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)))
-}
-
-/// Returns the selector of the nodes that can use all devices; `None` if all nodes can.
-fn node_selector<'a>(devices: impl Iterator<Item = &'a NodeDevice>, node: &NodeView) -> Option<NodeSelector> {
-    let mut term = NodeSelectorTerm::default();
-    let mut is_restricted = false;
-    for device in devices {
-        let binds = device.device().is_some_and(|device| device.binds_to_node == Some(true));
-        match &device.access {
-            DeviceAccess::Node => return Some(this_node(node)),
-            _ if binds => return Some(this_node(node)),
-            DeviceAccess::All => {}
-            DeviceAccess::Selected(selector) => {
-                is_restricted = true;
-                for other in &selector.node_selector_terms {
-                    add_new(&mut term.match_expressions, other.match_expressions.as_ref());
-                    add_new(&mut term.match_fields, other.match_fields.as_ref());
-                }
-            }
-        }
-    }
-    is_restricted.then(|| NodeSelector { node_selector_terms: vec![term] })
-}
-
-fn this_node(node: &NodeView) -> NodeSelector {
-    let field = NodeSelectorRequirement {
-        key: "metadata.name".into(),
-        operator: "In".into(),
-        values: Some(vec![node.name.to_string()]),
-    };
-    let term = NodeSelectorTerm { match_fields: Some(vec![field]), match_expressions: None };
-    NodeSelector { node_selector_terms: vec![term] }
-}
-
-fn add_new(known: &mut Option<Vec<NodeSelectorRequirement>>, more: Option<&Vec<NodeSelectorRequirement>>) {
-    for requirement in more.into_iter().flatten() {
-        let known = known.get_or_insert_default();
-        if !known.contains(requirement) {
-            known.push(requirement.clone());
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

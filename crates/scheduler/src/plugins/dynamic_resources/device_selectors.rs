@@ -8,6 +8,8 @@ use std::{
 use cel::{Activation, CostTracker, Environment, MapKey, MapValue, NativeValue, Program, Type, Value};
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, DeviceSelector};
 
+use super::device_pools::NodeDevice;
+
 /// The greatest cost of a selector.
 const COST_LIMIT: u64 = 1_000_000;
 
@@ -19,27 +21,30 @@ pub struct SelectorCache {
 
 impl SelectorCache {
     /// Whether a device fulfils all selectors; the error names the place of the selector that fails.
-    pub fn matches_all(
-        &self,
-        selectors: Option<&Vec<DeviceSelector>>,
-        driver: &str,
-        device: &Device,
-    ) -> Result<bool, String> {
+    pub fn matches_all(&self, selectors: Option<&Vec<DeviceSelector>>, entry: &NodeDevice) -> Result<bool, String> {
         for (place, selector) in selectors.into_iter().flatten().enumerate() {
             let Some(cel) = &selector.cel else {
                 return Err(format!("selector #{place}: CEL expression empty (unsupported selector type?)"));
             };
-            let program = self.program(&cel.expression);
-            let program = program.map_err(|error| format!("selector #{place}: CEL compile error: {error}"))?;
-            let mut activation = Activation::new();
-            activation.bind_value(0, device_value(&cel.expression, driver, device));
-            match program.run(&activation, &mut CostTracker::new(COST_LIMIT)) {
-                Ok(Value::Bool(true)) => {}
-                Ok(_) => return Ok(false),
-                Err(error) => return Err(format!("selector #{place}: CEL runtime error: {error}")),
+            let evaluate = |device: &Device| self.evaluate(&cel.expression, &entry.id.pool.driver, device);
+            let matches = entry.match_expression(&cel.expression, evaluate);
+            if !matches.map_err(|error| format!("selector #{place}: {error}"))? {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Evaluates an expression about a device.
+    pub fn evaluate(&self, expression: &str, driver: &str, device: &Device) -> Result<bool, String> {
+        let program = self.program(expression).map_err(|error| format!("CEL compile error: {error}"))?;
+        let mut activation = Activation::new();
+        activation.bind_value(0, device_value(expression, driver, device));
+        match program.run(&activation, &mut CostTracker::new(COST_LIMIT)) {
+            Ok(Value::Bool(matches)) => Ok(matches),
+            Ok(_) => Ok(false),
+            Err(error) => Err(format!("CEL runtime error: {error}")),
+        }
     }
 
     fn program(&self, expression: &str) -> Result<Arc<Program>, String> {
@@ -152,8 +157,7 @@ mod tests {
             "attributes": {"model": {"string": "x1"}, "other.com/v": {"version": "1.2.0"}, "cores": {"int": 4}},
             "capacity": {"memory": {"value": "8Gi"}}}))
         .unwrap();
-        let selectors = vec![serde_json::from_value(json!({"cel": {"expression": expression}})).unwrap()];
-        let result = SelectorCache::default().matches_all(Some(&selectors), "gpu.com", &device);
+        let result = SelectorCache::default().evaluate(expression, "gpu.com", &device);
         match (result, expected) {
             (Ok(matches), Ok(expected)) => assert_eq!(matches, expected, "{expression}"),
             (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
