@@ -1,4 +1,4 @@
-//! Many pods that run on nodes which nobody plays: what they cost the control plane in memory.
+//! Memory of the control plane with many pods, on nodes without kubelets.
 
 use std::{io::Read, ops::Range, time::Duration};
 

@@ -45,7 +45,7 @@ struct PodSpec {
     restart_policy: String,
 }
 
-/// What was done for a pod.
+/// The last step that was done for a pod.
 #[derive(PartialEq, Eq)]
 enum PodStage {
     Started,

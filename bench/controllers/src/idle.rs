@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Time over which CPU is measured.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Measures CPU and revisions per second. Nobody but the controller manager writes meanwhile, leases of leaders aside,
+/// Measures CPU and revisions per second. Only the controller manager writes meanwhile, leases of leaders aside,
 /// which there are none of: every revision is its own.
 pub async fn run(run: &LoadRun, what: &str) -> anyhow::Result<()> {
     sleep(SETTLE).await;

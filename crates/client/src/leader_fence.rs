@@ -1,7 +1,7 @@
 //! The fence of a leader: its writes are refused from the moment on at which another candidate may hold the lease.
 //!
 //! A leader that loses the lease is told to stop, but a process that was paused, or a runtime that was starved, goes on where it
-//! stopped before it is told. The fence needs nobody to run: it compares the clock with the lease's end at every write.
+//! stopped before it is told. The fence needs no task of its own: it compares the clock with the lease's end at every write.
 //!
 //! # Guarantees
 //! - A guarded client sends no write later than the lease duration after the last renewal was *sent*, which is earlier than

@@ -72,7 +72,7 @@ pub struct KubeletContext {
     pub pods: PodManager,
     /// Pods that are being evicted.
     pub evictions: EvictionState,
-    /// What runtime handlers can do, by their names.
+    /// Features of runtime handlers, by their names.
     pub handler_features: Mutex<HashMap<String, RuntimeHandlerFeatures>>,
     /// Programs that know the credentials of images.
     pub credential_providers: CredentialProviders,

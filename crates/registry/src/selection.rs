@@ -84,7 +84,7 @@ impl SelectionPredicate {
         self.labels.is_empty() && self.fields.is_empty() && self.custom.is_none()
     }
 
-    /// What every selected object has: labels and fields that must have one value.
+    /// The filter of labels and fields that must have one value: every selected object includes it.
     pub fn bloom_filter(&self) -> SelectionBloomFilter {
         let labels = self.labels.requirements().filter_map(|(key, operator, values)| match values {
             [value] if operator == "In" => Some((key, value)),

@@ -300,7 +300,7 @@ fn security_cases() -> Vec<FieldCase> {
     ]
 }
 
-/// Pods with a user namespace: root in them is nobody on the host, and owns what it should own.
+/// Pods with a user namespace: root in them has no rights on the host, and owns the files that it should own.
 fn user_namespace_cases() -> Vec<FieldCase> {
     if !ferry_tests::machine::tests_own_runtime() {
         return Vec::new();

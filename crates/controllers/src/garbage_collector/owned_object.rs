@@ -49,7 +49,7 @@ impl Resource for OwnedObject {
 fn decode_metadata<'de, D: Deserializer<'de>>(decoder: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Metadata {
+    struct OwnedMetadata {
         deletion_timestamp: Option<Time>,
         finalizers: Option<Vec<String>>,
         name: Option<String>,
@@ -58,8 +58,8 @@ fn decode_metadata<'de, D: Deserializer<'de>>(decoder: D) -> Result<ObjectMeta, 
         resource_version: Option<String>,
         uid: Option<String>,
     }
-    let Metadata { deletion_timestamp, finalizers, name, namespace, owner_references, resource_version, uid } =
-        Metadata::deserialize(decoder)?;
+    let OwnedMetadata { deletion_timestamp, finalizers, name, namespace, owner_references, resource_version, uid } =
+        OwnedMetadata::deserialize(decoder)?;
     Ok(ObjectMeta {
         deletion_timestamp,
         finalizers,

@@ -2,7 +2,7 @@
 //! as upstream's do.
 //!
 //! A sync starts the pod, and the pod's events queue the volume again: nothing waits. A pod of that name that was not started
-//! here is deleted and the recycling tried later, for nobody knows what it does.
+//! here is deleted and the recycling tried later, because its purpose is unknown.
 
 use std::{
     collections::HashMap,

@@ -1,6 +1,6 @@
 //! The view of a pod that the controllers' informer keeps: the fields that controllers read, in the shape of the API.
 //!
-//! A pod as an object takes several times the memory, and there are tens of thousands. A view cannot be written: whoever changes
+//! A pod as an object takes several times the memory, and there are tens of thousands. A view cannot be written: code that changes
 //! a pod patches it or reads it first.
 
 mod known_text;
@@ -61,11 +61,11 @@ impl Resource for PodView {
     }
 }
 
-/// Decodes metadata without what nobody reads; the managed fields are most of it.
+/// Decodes metadata without the managed fields, which are most of it and which no controller reads.
 fn decode_metadata<'de, D: Deserializer<'de>>(decoder: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Metadata {
+    struct ViewMetadata {
         annotations: Option<std::collections::BTreeMap<String, String>>,
         creation_timestamp: Option<Time>,
         deletion_grace_period_seconds: Option<i64>,
@@ -79,7 +79,7 @@ fn decode_metadata<'de, D: Deserializer<'de>>(decoder: D) -> Result<ObjectMeta, 
         resource_version: Option<String>,
         uid: Option<String>,
     }
-    let metadata = Option::<Metadata>::deserialize(decoder)?.unwrap_or_default();
+    let metadata = Option::<ViewMetadata>::deserialize(decoder)?.unwrap_or_default();
     Ok(ObjectMeta {
         annotations: metadata.annotations,
         creation_timestamp: metadata.creation_timestamp,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::known_text::{self, KnownText};
 
-/// What controllers read of a pod's specification.
+/// The part of a pod's specification that controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodSpecView {
@@ -34,7 +34,7 @@ pub(crate) struct PodSpecView {
     pub(crate) scheduling_group: Option<Box<PodSchedulingGroup>>,
 }
 
-/// What controllers read of a container.
+/// The part of a container that controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerView {
@@ -45,7 +45,7 @@ pub(crate) struct ContainerView {
     pub(crate) resources: Option<ResourcesView>,
 }
 
-/// What controllers read of a container's port.
+/// The part of a container's port that controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerPortView {

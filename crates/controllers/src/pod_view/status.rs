@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::known_text::{self, KnownText};
 
-/// What controllers read of a pod's status.
+/// The part of a pod's status that controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodStatusView {
@@ -29,7 +29,7 @@ pub(crate) struct PodStatusView {
     pub(crate) extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>>,
 }
 
-/// What controllers read of a pod's condition.
+/// The part of a pod's condition that controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodConditionView {
@@ -43,7 +43,7 @@ pub(crate) struct PodConditionView {
     pub(crate) last_transition_time: Option<Time>,
 }
 
-/// What controllers read of a container's status.
+/// The part of a container's status that controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerStatusView {
@@ -58,7 +58,7 @@ struct ContainerStateView {
     terminated: Option<ContainerTermination>,
 }
 
-/// How a container ended.
+/// The end of a container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerTermination {
@@ -67,7 +67,7 @@ pub(crate) struct ContainerTermination {
 }
 
 impl ContainerStatusView {
-    /// How the container ended, if it did.
+    /// The end of the container, if it has ended.
     pub(crate) fn termination(&self) -> Option<&ContainerTermination> {
         self.state.as_ref()?.terminated.as_ref()
     }

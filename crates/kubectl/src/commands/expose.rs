@@ -33,7 +33,7 @@ pub fn run(session: &Session) -> CommandResult {
     })
 }
 
-/// What flags leave open and the first object that has it decides, for the objects after it too.
+/// Values that flags leave open; the first object that has one decides, for the objects after it too.
 struct ExposeDefaults {
     selector: Option<Value>,
     port: String,

@@ -18,7 +18,7 @@ use crate::{
     flag_set::FlagSet,
 };
 
-/// What the flags of `kubectl kustomize` change in a build.
+/// Options of a build that flags of `kubectl kustomize` set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildOptions {
     /// Whether files outside of the directory may be read.

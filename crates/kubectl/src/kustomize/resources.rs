@@ -75,7 +75,7 @@ pub enum ResourceFileError {
     /// It is no YAML.
     #[error("MalformedYAMLError: {0} in File: {1}")]
     Malformed(String, String),
-    /// What it has is no resource, or is there already.
+    /// It holds no resource, or one that is there already.
     #[error("{0}")]
     Unfit(String),
 }

@@ -52,7 +52,7 @@ impl Default for CpuManagerSettings {
 /// The CPU manager cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuManagerError {
-    /// Nothing is reserved for the system.
+    /// No CPU is reserved for the system.
     #[error(
         "cpuManagerPolicy: the static policy requires reserved CPUs: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved"
     )]

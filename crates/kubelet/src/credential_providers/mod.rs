@@ -64,7 +64,7 @@ struct CredentialProvider {
     answers: Mutex<HashMap<CacheKey, CachedAnswer>>,
 }
 
-/// What an answer is kept for.
+/// The images for which an answer is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CacheKey {
     Image(String),

@@ -34,7 +34,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("dev/stderr", "/proc/self/fd/2"),
     ("dev/ptmx", "pts/ptmx"),
 ];
-/// What may be mounted below `/proc`; everything else there would deceive the kernel's own files.
+/// Paths below `/proc` that may be mount targets; any other would hide the kernel's own files.
 const ALLOWED_IN_PROC: [&str; 10] = [
     "/proc/cpuinfo",
     "/proc/diskstats",

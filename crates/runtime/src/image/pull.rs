@@ -29,7 +29,7 @@ const ATTEMPTS: u32 = 5;
 /// Time without a byte after which a connection counts as broken.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// How images are pulled.
+/// Settings of image pulls.
 #[derive(Clone, Debug, Default)]
 pub struct PullOptions {
     /// The directory of `hosts.toml` files.

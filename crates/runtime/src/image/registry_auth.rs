@@ -1,4 +1,4 @@
-//! What a registry wants before it answers: the challenges of `WWW-Authenticate`.
+//! The challenges of a registry: the header `WWW-Authenticate`.
 
 /// A challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]

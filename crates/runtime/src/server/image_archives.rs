@@ -1,4 +1,4 @@
-//! What CRI has no calls for: images from and to archives, and names. Served on CRI's socket below [`IMAGE_PATH`], for
+//! Images from and to archives, and names of images, for which CRI has no calls. Served on CRI's socket below [`IMAGE_PATH`], for
 //! `image_client`.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What is found after a restart: sandboxes whose supervisors live go on, everything else is ended and cleaned up.
+//! State after a restart: sandboxes whose supervisors live go on, everything else is ended and cleaned up.
 
 use std::{
     collections::HashSet,

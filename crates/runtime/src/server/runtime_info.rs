@@ -1,4 +1,4 @@
-//! What the runtime says about itself, and calls that it refuses by name.
+//! Version, status and features of the runtime, and calls that it refuses by name.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! How a container ended, kept on disk by the supervisor.
+//! The exit of a container, kept on disk by the supervisor.
 
 use std::{io, path::Path};
 

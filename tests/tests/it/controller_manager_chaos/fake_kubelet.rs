@@ -28,7 +28,7 @@ pub struct FakeKubelet {
     follower: JoinHandle<()>,
 }
 
-/// What was seen of all pods.
+/// Observations of all pods.
 #[derive(Default)]
 struct Observed {
     started: HashSet<String>,
@@ -93,7 +93,7 @@ fn lock(observed: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
     observed.lock().expect("nobody panicked")
 }
 
-/// What is done with a pod next.
+/// The next step for a pod.
 enum PodPlay {
     Run,
     Finish { succeeds: bool },
@@ -157,7 +157,7 @@ fn ordinal(pod: &Pod) -> Option<(String, String)> {
     Some((owner(pod, "StatefulSet")?, pod.labels().get("apps.kubernetes.io/pod-index")?.clone()))
 }
 
-/// Plays a pod. What fails because the pod is gone or changed meanwhile is fine: nobody waits for it then.
+/// Plays a pod. What fails because the pod is gone or changed meanwhile is fine: no test waits for it then.
 async fn play_pod(pods: Api<Pod>, pod: Pod, play: PodPlay, dice: Dice) {
     let name = pod.name_any();
     dice.pause(Duration::from_millis(300)).await;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Dice, fake_kubelet::FAILURES};
 
-/// Where they are.
+/// The namespace of the workloads.
 pub const NAMESPACE: &str = "chaos";
 /// Pods of a Deployment or StatefulSet at the end.
 pub const REPLICAS: i32 = 3;

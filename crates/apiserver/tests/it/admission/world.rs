@@ -80,7 +80,7 @@ impl World {
         send(&self.admin, method, path, body).await
     }
 
-    /// Sends a request as somebody else.
+    /// Sends a request as another user.
     pub async fn send_as(&self, user: &str, groups: &[&str], method: &str, path: &str, body: &Value) -> Answer {
         let user = User { name: user.into(), groups: names(groups), ..User::default() };
         send(&self.server.local_service(user), method, path, body).await

@@ -29,7 +29,7 @@ pub struct ClientStream {
     pub headers: Vec<(String, String)>,
     /// The data from the client; it ends with the stream.
     pub data: mpsc::Receiver<Bytes>,
-    /// Where frames are sent. An empty frame ends a WebSocket.
+    /// The sender of frames. An empty frame ends a WebSocket.
     pub frames: mpsc::Sender<Bytes>,
     /// The framing of data.
     pub framing: StreamFraming,

@@ -10,14 +10,14 @@ use super::{
     device_pools::{DeviceId, PoolId},
 };
 
-/// What claims have of a device.
+/// The allocations of a device to claims.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceUse {
     /// Number of claims that have the device for themselves.
     pub dedicated: usize,
     /// Number of shares.
     pub shares: usize,
-    /// What the shares take.
+    /// The capacity that the shares take.
     pub consumed: Capacities,
 }
 

@@ -21,13 +21,13 @@ pub struct ChosenDevice {
     pub request: Arc<RequestView>,
     /// The position of the device.
     pub device: usize,
-    /// What is taken of a device that is shared; `None` if it is not.
+    /// The capacity that is taken of a shared device; `None` if it is not shared.
     pub consumed: Option<Capacities>,
     /// Whether the device takes counters.
     pub consumes_counters: bool,
 }
 
-/// What was chosen for claims on a node.
+/// The devices that were chosen for claims on a node.
 pub struct NodeChoice {
     /// The devices of the node.
     pub devices: Arc<NodeDevices>,

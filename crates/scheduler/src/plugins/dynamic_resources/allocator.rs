@@ -33,7 +33,7 @@ pub struct AllocatorInput {
     pub timeout: Duration,
     /// Features of devices that are on.
     pub features: DeviceFeatures,
-    /// What allocated devices leave of the counters of pools.
+    /// The counters of pools, less those of allocated devices.
     pub free_counters: Mutex<HashMap<PoolId, Arc<Counters>>>,
 }
 

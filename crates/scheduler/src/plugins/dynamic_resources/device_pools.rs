@@ -124,7 +124,7 @@ pub struct DevicePool {
     pub id: PoolId,
     /// Whether its devices can be allocated.
     pub state: PoolState,
-    /// What its devices share.
+    /// The counters that its devices share.
     pub counters: Counters,
     /// Slices with devices of other nodes that share the counters.
     pub other_slices: Vec<Arc<ResourceSlice>>,

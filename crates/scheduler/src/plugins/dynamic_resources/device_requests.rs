@@ -23,7 +23,7 @@ pub enum AllocationError {
 /// Finds a device class by name.
 pub type ClassLookup = Box<dyn Fn(&str) -> Option<Arc<DeviceClass>> + Send + Sync>;
 
-/// How many devices a request is for.
+/// The number of devices that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCount {
     /// So many.

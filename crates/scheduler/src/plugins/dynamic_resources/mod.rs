@@ -77,7 +77,7 @@ struct ClaimState {
     written: Arc<Mutex<HashMap<usize, Arc<ResourceClaim>>>>,
 }
 
-/// What allocations of the cycle read; dropped when a node was found.
+/// The state that allocations of the cycle read; dropped when a node was found.
 #[derive(Clone)]
 struct AllocationContext {
     input: Arc<AllocatorInput>,
@@ -90,11 +90,11 @@ struct NodeAllocations {
     by_node: HashMap<Arc<str>, NodeAllocation>,
     /// Allocated claims that a node cannot use, by position.
     unavailable: HashSet<usize>,
-    /// What was reserved on the chosen node.
+    /// The devices that were reserved on the chosen node.
     reserved: Option<ReservedAllocation>,
 }
 
-/// What was found for the claims without allocation, in order.
+/// The results for the claims without allocation, in order.
 struct NodeAllocation {
     choice: NodeChoice,
     /// The claim for extended resources that the node does not have itself.

@@ -29,7 +29,7 @@ struct SpreadScoreState {
 /// Pods by constraint and domain.
 pub(super) type DomainPods = Vec<HashMap<Arc<str>, i64>>;
 
-/// What the counts depend on: the constraints, and whether nodes without one of the labels are left out.
+/// The input of the counts: the constraints, and whether nodes without one of the labels are left out.
 pub(super) type ScoreContext = (bool, Vec<SpreadConstraint>);
 
 struct ConstraintScore {
