@@ -78,9 +78,12 @@ impl CniRunner {
             first = first.and(called);
         }
         if first.is_ok() {
-            match fs::remove_file(self.cache_path(network, attachment)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(CniError::Cache(error)),
-                _ => {}
+            // A runtime that was killed while it wrote the result left the unfinished file.
+            for path in [self.unfinished_path(attachment), self.cache_path(network, attachment)] {
+                match fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(CniError::Cache(error)),
+                    _ => {}
+                }
             }
         }
         first
@@ -190,6 +193,11 @@ impl CniRunner {
         self.cache.join(format!("{}-{}-{}", network.name, attachment.container_id, attachment.interface))
     }
 
+    /// The path of a result while it is written.
+    fn unfinished_path(&self, attachment: &Attachment) -> PathBuf {
+        self.cache.join(format!(".{}-{}", attachment.container_id, attachment.interface))
+    }
+
     fn write_cache(&self, network: &NetworkList, attachment: &Attachment, result: &Value) -> Result<(), CniError> {
         let cached = json!({
             "kind": "cniCacheV1",
@@ -202,7 +210,7 @@ impl CniRunner {
             "result": result,
         });
         let path = self.cache_path(network, attachment);
-        let temporary = self.cache.join(format!(".{}-{}", attachment.container_id, attachment.interface));
+        let temporary = self.unfinished_path(attachment);
         fs::create_dir_all(&self.cache)
             .and_then(|()| fs::write(&temporary, cached.to_string()))
             .and_then(|()| fs::rename(&temporary, &path))
@@ -228,4 +236,28 @@ impl CniRunner {
 
 fn join_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delete_removes_finished_and_unfinished_results() {
+        let directory = tempfile::tempdir().unwrap();
+        let runner = CniRunner { plugin_directories: Vec::new(), cache: directory.path().to_owned() };
+        let network = NetworkList {
+            name: "net".into(),
+            version: "1.0.0".into(),
+            plugins: Vec::new(),
+            disables_check: false,
+            disables_gc: false,
+        };
+        let attachment = Attachment { container_id: "c".into(), interface: "eth0".into(), ..Attachment::default() };
+        runner.add(&network, &attachment).unwrap();
+        fs::write(runner.unfinished_path(&attachment), "{").unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+        runner.delete(&network, &attachment).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
 }
