@@ -140,7 +140,6 @@ impl CpuManager {
         if self.assignments.contains_key(uid) || !has_exclusive_cpus(spec) {
             return Ok(());
         }
-        self.drop_gone_pods();
         let assigned = self.choose_cpus(spec)?;
         self.assignments.insert(uid.to_owned(), assigned);
         if let Err(error) = self.write_state() {
@@ -209,12 +208,6 @@ impl CpuManager {
         Ok(reusable.union(&rest.map_err(short)?))
     }
 
-    /// Drops assignments of pods whose directories are gone.
-    fn drop_gone_pods(&mut self) {
-        let pods = self.root_dir.join("pods");
-        self.assignments.retain(|uid, _| pods.join(uid).is_dir());
-    }
-
     fn state_path(&self) -> PathBuf {
         self.root_dir.join(STATE_FILE)
     }
@@ -244,6 +237,7 @@ impl CpuManager {
                 assignments.entry(uid.clone()).or_default().insert(container, cpus);
             }
         }
+        // Pods that ended while the kubelet was down have no directory any more.
         assignments.retain(|uid, _| self.root_dir.join("pods").join(uid).is_dir());
         Ok(assignments)
     }

@@ -22,8 +22,8 @@ fn container(name: &str, cpu: &str) -> Value {
     json!({ "name": name, "resources": { "limits": { "cpu": cpu, "memory": "1Gi" } } })
 }
 
-fn pod(dir: &Path, uid: &str, spec: Value) -> Pod {
-    fs::create_dir_all(dir.join("pods").join(uid)).unwrap();
+/// A pod that is admitted: its directory is made later.
+fn pod(uid: &str, spec: Value) -> Pod {
     serde_json::from_value(json!({ "metadata": { "name": uid, "uid": uid }, "spec": spec })).unwrap()
 }
 
@@ -37,13 +37,13 @@ fn whole_cpus_of_guaranteed_pods_are_their_own() {
     let mut manager = manager(dir.path());
     assert_eq!(cpus(&manager, "x", "c"), "0-3");
     let spec = json!({ "containers": [container("a", "2"), container("b", "500m")] });
-    manager.allocate_pod(&pod(dir.path(), "p", spec)).unwrap();
+    manager.allocate_pod(&pod("p", spec)).unwrap();
     assert_eq!([cpus(&manager, "p", "a"), cpus(&manager, "p", "b")], ["1-2", "0,3"]);
     assert!(manager.has_own_cpus("p", "a") && !manager.has_own_cpus("p", "b"));
     let burstable = json!({ "containers": [{ "name": "a", "resources": { "requests": { "cpu": "1" } } }] });
-    manager.allocate_pod(&pod(dir.path(), "q", burstable)).unwrap();
+    manager.allocate_pod(&pod("q", burstable)).unwrap();
     assert_eq!(cpus(&manager, "q", "a"), "0,3");
-    let too_many = manager.allocate_pod(&pod(dir.path(), "r", json!({ "containers": [container("a", "2")] })));
+    let too_many = manager.allocate_pod(&pod("r", json!({ "containers": [container("a", "2")] })));
     let message = "not enough cpus available to satisfy request: requested=2, available=1";
     assert_eq!(too_many.unwrap_err().to_string(), message);
     manager.release_pod("p");
@@ -57,7 +57,7 @@ fn cpus_of_init_containers_are_used_again() {
     let mut sidecar = container("side", "1");
     sidecar["restartPolicy"] = "Always".into();
     let spec = json!({ "initContainers": [container("init", "2"), sidecar], "containers": [container("main", "2")] });
-    manager.allocate_pod(&pod(dir.path(), "p", spec)).unwrap();
+    manager.allocate_pod(&pod("p", spec)).unwrap();
     assert_eq!(cpus(&manager, "p", "init"), "1-2");
     assert_eq!([cpus(&manager, "p", "side"), cpus(&manager, "p", "main")], ["1", "2-3"]);
 }
@@ -67,9 +67,10 @@ fn assignments_survive_a_restart_until_the_pod_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let one = || json!({ "containers": [container("c", "1")] });
     let mut first = manager(dir.path());
-    first.allocate_pod(&pod(dir.path(), "p", one())).unwrap();
-    first.allocate_pod(&pod(dir.path(), "q", one())).unwrap();
-    fs::remove_dir(dir.path().join("pods/p")).unwrap();
+    first.allocate_pod(&pod("p", one())).unwrap();
+    first.allocate_pod(&pod("q", one())).unwrap();
+    assert_eq!([cpus(&first, "p", "c"), cpus(&first, "q", "c")], ["1", "2"]);
+    fs::create_dir_all(dir.path().join("pods/q")).unwrap();
     let second = manager(dir.path());
     assert_eq!([cpus(&second, "q", "c"), cpus(&second, "p", "c")], ["2", "0-1,3"]);
 }
