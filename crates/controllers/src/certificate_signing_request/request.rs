@@ -22,6 +22,25 @@ pub(super) enum ParseRequestError {
     Signature(#[from] x509_parser::error::X509Error),
 }
 
+/// A rule of a signer that a certificate request breaks, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SignerRuleViolation {
+    #[error("{0} subjectAltNames are not allowed")]
+    AltNameNotAllowed(&'static str),
+    #[error("DNS or IP subjectAltName is required")]
+    AltNameMissing,
+    #[error("subject organization is not system:nodes")]
+    Organization,
+    #[error("subject common name does not begin with system:node:")]
+    CommonName,
+    #[error("usages did not match [{}]", .0.join(" "))]
+    Usages(Vec<String>),
+    #[error("invalid usage for client certificate: {0}")]
+    UsageNotAllowed(String),
+    #[error("missing required usage for client certificate: client auth")]
+    ClientAuthMissing,
+}
+
 /// The parts of a certificate request that rules and certificates need.
 #[derive(Debug, Default)]
 pub(super) struct ParsedRequest {
@@ -74,7 +93,7 @@ impl ParsedRequest {
     }
 
     /// Checks the rules of `kubernetes.io/kube-apiserver-client-kubelet`.
-    pub(super) fn check_kubelet_client(&self, usages: &[String]) -> Result<(), String> {
+    pub(super) fn check_kubelet_client(&self, usages: &[String]) -> Result<(), SignerRuleViolation> {
         self.check_organization()?;
         let not_allowed = [
             ("DNS", self.dns_names.is_empty()),
@@ -83,45 +102,45 @@ impl ParsedRequest {
             ("URI", self.uris.is_empty()),
         ];
         if let Some((kind, _)) = not_allowed.iter().find(|(_, absent)| !absent) {
-            return Err(format!("{kind} subjectAltNames are not allowed"));
+            return Err(SignerRuleViolation::AltNameNotAllowed(kind));
         }
         self.check_common_name()?;
         check_usages(usages, "client auth")
     }
 
     /// Checks the rules of `kubernetes.io/kubelet-serving`.
-    pub(super) fn check_kubelet_serving(&self, usages: &[String]) -> Result<(), String> {
+    pub(super) fn check_kubelet_serving(&self, usages: &[String]) -> Result<(), SignerRuleViolation> {
         self.check_organization()?;
         if self.dns_names.is_empty() && self.ip_addresses.is_empty() {
-            return Err("DNS or IP subjectAltName is required".into());
+            return Err(SignerRuleViolation::AltNameMissing);
         }
         if !self.emails.is_empty() {
-            return Err("Email subjectAltNames are not allowed".into());
+            return Err(SignerRuleViolation::AltNameNotAllowed("Email"));
         }
         if !self.uris.is_empty() {
-            return Err("URI subjectAltNames are not allowed".into());
+            return Err(SignerRuleViolation::AltNameNotAllowed("URI"));
         }
         check_usages(usages, "server auth")?;
         self.check_common_name()
     }
 
-    fn check_organization(&self) -> Result<(), String> {
+    fn check_organization(&self) -> Result<(), SignerRuleViolation> {
         match self.organizations.as_slice() {
             [only] if only == "system:nodes" => Ok(()),
-            _ => Err("subject organization is not system:nodes".into()),
+            _ => Err(SignerRuleViolation::Organization),
         }
     }
 
-    fn check_common_name(&self) -> Result<(), String> {
+    fn check_common_name(&self) -> Result<(), SignerRuleViolation> {
         match self.common_name.starts_with("system:node:") {
             true => Ok(()),
-            false => Err("subject common name does not begin with system:node:".into()),
+            false => Err(SignerRuleViolation::CommonName),
         }
     }
 }
 
 /// Requires `digital signature` and one extended usage; `key encipherment` is optional.
-fn check_usages(usages: &[String], extended: &str) -> Result<(), String> {
+fn check_usages(usages: &[String], extended: &str) -> Result<(), SignerRuleViolation> {
     let mut given: Vec<&str> = usages.iter().map(String::as_str).collect();
     given.sort_unstable();
     given.dedup();
@@ -130,20 +149,20 @@ fn check_usages(usages: &[String], extended: &str) -> Result<(), String> {
     let without_rsa: Vec<&str> = required.iter().copied().filter(|usage| *usage != "key encipherment").collect();
     match given == required || given == without_rsa {
         true => Ok(()),
-        false => Err(format!("usages did not match [{}]", required.join(" "))),
+        false => Err(SignerRuleViolation::Usages(required.map(str::to_owned).into())),
     }
 }
 
 /// Checks the usages of `kubernetes.io/kube-apiserver-client`.
-pub(super) fn check_client_usages(usages: &[String]) -> Result<(), String> {
+pub(super) fn check_client_usages(usages: &[String]) -> Result<(), SignerRuleViolation> {
     let optional = ["digital signature", "key encipherment"];
     let is_allowed = |usage: &String| usage == "client auth" || optional.contains(&usage.as_str());
     if let Some(usage) = usages.iter().find(|usage| !is_allowed(usage)) {
-        return Err(format!("invalid usage for client certificate: {usage}"));
+        return Err(SignerRuleViolation::UsageNotAllowed(usage.clone()));
     }
     match usages.iter().any(|usage| usage == "client auth") {
         true => Ok(()),
-        false => Err("missing required usage for client certificate: client auth".into()),
+        false => Err(SignerRuleViolation::ClientAuthMissing),
     }
 }
 
@@ -159,21 +178,30 @@ mod tests {
     fn kubelet_rules_have_upstreams_messages() {
         let client = usages(&["client auth", "digital signature"]);
         let mut request = ParsedRequest { common_name: "system:node:n1".into(), ..Default::default() };
-        assert_eq!(request.check_kubelet_client(&client).unwrap_err(), "subject organization is not system:nodes");
+        assert_eq!(
+            request.check_kubelet_client(&client).unwrap_err().to_string(),
+            "subject organization is not system:nodes"
+        );
         request.organizations = vec!["system:nodes".into()];
         request.check_kubelet_client(&client).unwrap();
         assert_eq!(
-            request.check_kubelet_client(&usages(&["client auth"])).unwrap_err(),
+            request.check_kubelet_client(&usages(&["client auth"])).unwrap_err().to_string(),
             "usages did not match [client auth digital signature key encipherment]"
         );
         let serving = usages(&["digital signature", "key encipherment", "server auth"]);
-        assert_eq!(request.check_kubelet_serving(&serving).unwrap_err(), "DNS or IP subjectAltName is required");
+        assert_eq!(
+            request.check_kubelet_serving(&serving).unwrap_err().to_string(),
+            "DNS or IP subjectAltName is required"
+        );
         request.dns_names = vec!["n1".into()];
         request.check_kubelet_serving(&serving).unwrap();
-        assert_eq!(request.check_kubelet_client(&client).unwrap_err(), "DNS subjectAltNames are not allowed");
+        assert_eq!(
+            request.check_kubelet_client(&client).unwrap_err().to_string(),
+            "DNS subjectAltNames are not allowed"
+        );
         request.common_name = "n1".into();
         assert_eq!(
-            request.check_kubelet_serving(&serving).unwrap_err(),
+            request.check_kubelet_serving(&serving).unwrap_err().to_string(),
             "subject common name does not begin with system:node:"
         );
     }
@@ -182,11 +210,11 @@ mod tests {
     fn client_certificates_need_client_auth_only() {
         check_client_usages(&usages(&["client auth", "key encipherment"])).unwrap();
         assert_eq!(
-            check_client_usages(&usages(&["server auth"])).unwrap_err(),
+            check_client_usages(&usages(&["server auth"])).unwrap_err().to_string(),
             "invalid usage for client certificate: server auth"
         );
         assert_eq!(
-            check_client_usages(&usages(&["digital signature"])).unwrap_err(),
+            check_client_usages(&usages(&["digital signature"])).unwrap_err().to_string(),
             "missing required usage for client certificate: client auth"
         );
     }

@@ -15,7 +15,7 @@ use super::{
     CertificateSyncError, CertificateSyncResult,
     authority::{CertificateAuthority, requested_validity},
     has_condition, is_issued,
-    request::{KUBELET_CLIENT_SIGNER, ParsedRequest, check_client_usages},
+    request::{KUBELET_CLIENT_SIGNER, ParsedRequest, SignerRuleViolation, check_client_usages},
     watch_requests,
 };
 use crate::{
@@ -66,7 +66,7 @@ impl SigningController {
         let mut signed = CertificateSigningRequest::clone(&object);
         let status = signed.status.get_or_insert_default();
         match check_signer_rules(&object.spec.signer_name, &parsed, usages) {
-            Err(message) => status.conditions.get_or_insert_default().push(validation_failure(message)),
+            Err(rule) => status.conditions.get_or_insert_default().push(validation_failure(rule.to_string())),
             Ok(()) => {
                 // Read for every certificate, so that renewed files take effect at once.
                 let authority = CertificateAuthority::read(files)?;
@@ -99,7 +99,7 @@ fn needs_certificate(object: &CertificateSigningRequest) -> bool {
         && !is_issued(object)
 }
 
-fn check_signer_rules(signer: &str, parsed: &ParsedRequest, usages: &[String]) -> Result<(), String> {
+fn check_signer_rules(signer: &str, parsed: &ParsedRequest, usages: &[String]) -> Result<(), SignerRuleViolation> {
     match signer {
         "kubernetes.io/kubelet-serving" => parsed.check_kubelet_serving(usages),
         KUBELET_CLIENT_SIGNER => parsed.check_kubelet_client(usages),

@@ -13,22 +13,43 @@ use super::device_pools::NodeDevice;
 /// The greatest cost of a selector.
 const COST_LIMIT: u64 = 1_000_000;
 
+/// A selector that cannot be evaluated, in upstream's words.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DeviceSelectorError {
+    /// The selector has no expression.
+    #[error("CEL expression empty (unsupported selector type?)")]
+    Empty,
+    /// The expression does not compile.
+    #[error("CEL compile error: {0}")]
+    Compile(Arc<str>),
+    /// The expression failed for a device.
+    #[error("CEL runtime error: {0}")]
+    Runtime(String),
+    /// The selector at a place of the list failed.
+    #[error("selector #{0}: {1}")]
+    At(usize, Box<Self>),
+}
+
 /// Compiled selectors by expression; `None` if the expression is invalid.
 #[derive(Default)]
 pub struct SelectorCache {
-    programs: Mutex<HashMap<String, Result<Arc<Program>, String>>>,
+    programs: Mutex<HashMap<String, Result<Arc<Program>, DeviceSelectorError>>>,
 }
 
 impl SelectorCache {
     /// Whether a device fulfils all selectors; the error names the place of the selector that fails.
-    pub fn matches_all(&self, selectors: Option<&Vec<DeviceSelector>>, entry: &NodeDevice) -> Result<bool, String> {
+    pub fn matches_all(
+        &self,
+        selectors: Option<&Vec<DeviceSelector>>,
+        entry: &NodeDevice,
+    ) -> Result<bool, DeviceSelectorError> {
         for (place, selector) in selectors.into_iter().flatten().enumerate() {
             let Some(cel) = &selector.cel else {
-                return Err(format!("selector #{place}: CEL expression empty (unsupported selector type?)"));
+                return Err(DeviceSelectorError::At(place, DeviceSelectorError::Empty.into()));
             };
             let evaluate = |device: &Device| self.evaluate(&cel.expression, &entry.id.pool.driver, device);
             let matches = entry.match_expression(&cel.expression, evaluate);
-            if !matches.map_err(|error| format!("selector #{place}: {error}"))? {
+            if !matches.map_err(|error| DeviceSelectorError::At(place, error.into()))? {
                 return Ok(false);
             }
         }
@@ -36,18 +57,18 @@ impl SelectorCache {
     }
 
     /// Evaluates an expression about a device.
-    pub fn evaluate(&self, expression: &str, driver: &str, device: &Device) -> Result<bool, String> {
-        let program = self.program(expression).map_err(|error| format!("CEL compile error: {error}"))?;
+    pub fn evaluate(&self, expression: &str, driver: &str, device: &Device) -> Result<bool, DeviceSelectorError> {
+        let program = self.program(expression)?;
         let mut activation = Activation::new();
         activation.bind_value(0, device_value(expression, driver, device));
         match program.run(&activation, &mut CostTracker::new(COST_LIMIT)) {
             Ok(Value::Bool(matches)) => Ok(matches),
             Ok(_) => Ok(false),
-            Err(error) => Err(format!("CEL runtime error: {error}")),
+            Err(error) => Err(DeviceSelectorError::Runtime(error.to_string())),
         }
     }
 
-    fn program(&self, expression: &str) -> Result<Arc<Program>, String> {
+    fn program(&self, expression: &str) -> Result<Arc<Program>, DeviceSelectorError> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = programs.get(expression) {
             return program.clone();
@@ -57,6 +78,7 @@ impl SelectorCache {
             Ok(checked) => checked.plan_program().map(Arc::new).map_err(|error| error.to_string()),
             Err(issues) => Err(issues.to_string()),
         };
+        let program = program.map_err(|error| DeviceSelectorError::Compile(error.into()));
         programs.insert(expression.to_owned(), program.clone());
         program
     }
@@ -160,7 +182,7 @@ mod tests {
         let result = SelectorCache::default().evaluate(expression, "gpu.com", &device);
         match (result, expected) {
             (Ok(matches), Ok(expected)) => assert_eq!(matches, expected, "{expression}"),
-            (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             (result, _) => panic!("{expression}: {result:?}"),
         }
     }

@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use client::ApiErrorExt;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::PostParams};
 use tokio::sync::watch;
 
 use super::{
     assume_cache::AssumeCache,
+    error::{BindingFailure, VolumeBindingError},
     matching::{
         annotation, claim_class, find_matching_volume, has_access, is_bound_to, is_topology_allowed,
         is_volume_reachable, requested_storage, volume_class, volume_limit,
@@ -82,15 +82,13 @@ impl VolumeBinder {
     }
 
     /// Sorts the claims of a pod.
-    pub fn claims_of(&self, pod: &PodInfo) -> Result<PodClaims, String> {
+    pub fn claims_of(&self, pod: &PodInfo) -> Result<PodClaims, VolumeBindingError> {
         let mut claims =
             PodClaims { bound: Vec::new(), unbound: Vec::new(), volumes: HashMap::new(), has_unbound_immediate: false };
         let namespace = &pod.class.namespace;
         for name in pod.class.volumes.iter().filter_map(|volume| volume.claim_name(&pod.name)) {
             let claim = self.claims.get(namespace, &name);
-            let claim = claim.ok_or_else(|| {
-                format!("error getting PVC \"{namespace}/{name}\": could not find v1.PersistentVolumeClaim")
-            })?;
+            let claim = claim.ok_or_else(|| VolumeBindingError::ClaimUnknown(format!("{namespace}/{name}")))?;
             if is_fully_bound(&claim) {
                 claims.bound.push(claim);
             } else if self.waits_for_consumer(&claim)? && volume_name(&claim).is_empty() {
@@ -109,19 +107,23 @@ impl VolumeBinder {
         Ok(claims)
     }
 
-    fn waits_for_consumer(&self, claim: &PersistentVolumeClaim) -> Result<bool, String> {
+    fn waits_for_consumer(&self, claim: &PersistentVolumeClaim) -> Result<bool, VolumeBindingError> {
         let name = claim_class(claim);
         let Some(class) = self.handle.objects.storage_classes.get("", &name).filter(|_| !name.is_empty()) else {
             return Ok(false);
         };
         match class.volume_binding_mode.as_deref() {
             Some(mode) => Ok(mode == "WaitForFirstConsumer"),
-            None => Err(format!("VolumeBindingMode not set for StorageClass {name:?}")),
+            None => Err(VolumeBindingError::NoBindingMode(name)),
         }
     }
 
     /// Returns what the claims get on a node, and why not, if they do not.
-    pub fn find_volumes(&self, claims: &PodClaims, node: &NodeView) -> Result<(PodVolumes, Vec<&'static str>), String> {
+    pub fn find_volumes(
+        &self,
+        claims: &PodClaims,
+        node: &NodeView,
+    ) -> Result<(PodVolumes, Vec<&'static str>), VolumeBindingError> {
         let mut found = PodVolumes::default();
         let mut reasons = Vec::new();
         let mut bound_exist = true;
@@ -157,7 +159,7 @@ impl VolumeBinder {
         claims: &PodClaims,
         node: &NodeView,
         found: &mut PodVolumes,
-    ) -> Result<(bool, bool), String> {
+    ) -> Result<(bool, bool), VolumeBindingError> {
         let (mut to_match, mut to_provision) = (Vec::new(), Vec::new());
         for claim in &claims.unbound {
             match annotation(claim.metadata.annotations.as_ref(), SELECTED_NODE) {
@@ -190,12 +192,16 @@ impl VolumeBinder {
         Ok((true, true))
     }
 
-    fn can_provision(&self, claim: &PersistentVolumeClaim, node: &NodeView) -> Result<(bool, bool), String> {
+    fn can_provision(
+        &self,
+        claim: &PersistentVolumeClaim,
+        node: &NodeView,
+    ) -> Result<(bool, bool), VolumeBindingError> {
         let name = claim_class(claim);
         let Some(class) = self.handle.objects.storage_classes.get("", &name) else {
-            return Err(match name.as_str() {
-                "" => format!("no class for claim {:?}", key(claim)),
-                name => format!("failed to find storage class {name:?}"),
+            return Err(match name.is_empty() {
+                true => VolumeBindingError::NoClass(key(claim)),
+                false => VolumeBindingError::ClassNotFound(name),
             });
         };
         let is_manual = class.provisioner.is_empty() || class.provisioner == NO_PROVISIONER;
@@ -247,18 +253,23 @@ impl VolumeBinder {
     }
 
     /// Writes the bindings and waits until the controllers have completed them.
-    pub async fn bind_volumes(&self, pod: &PodInfo, node: &str, mut volumes: PodVolumes) -> Result<(), String> {
+    pub async fn bind_volumes(
+        &self,
+        pod: &PodInfo,
+        node: &str,
+        mut volumes: PodVolumes,
+    ) -> Result<(), VolumeBindingError> {
         let client = &self.handle.client;
         let api: Api<PersistentVolume> = Api::all(client.clone());
         for (volume, _) in &mut volumes.bindings {
             let written = api.replace(&volume.name_any(), &PostParams::default(), volume).await;
-            *volume = Arc::new(written.map_err(|error| error.server_message())?);
+            *volume = Arc::new(written.map_err(VolumeBindingError::Write)?);
         }
         for claim in &mut volumes.provisions {
             let namespace = claim.metadata.namespace.as_deref().unwrap_or("");
             let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
             let written = api.replace(&claim.name_any(), &PostParams::default(), claim).await;
-            *claim = Arc::new(written.map_err(|error| error.server_message())?);
+            *claim = Arc::new(written.map_err(VolumeBindingError::Write)?);
         }
         let mut changes = self.changes.subscribe();
         let completed = async {
@@ -272,30 +283,24 @@ impl VolumeBinder {
             }
         };
         let result = tokio::time::timeout(self.timeout, completed).await;
-        let result = result.unwrap_or_else(|_| Err("context deadline exceeded".into()));
-        result.map_err(|error: String| format!("binding volumes: {error}"))
+        Ok(result.unwrap_or(Err(BindingFailure::Timeout))?)
     }
 
     /// Whether all claims are bound, by the informers' versions.
-    fn is_completed(&self, pod: &PodInfo, node_name: &str, volumes: &PodVolumes) -> Result<bool, String> {
+    fn is_completed(&self, pod: &PodInfo, node_name: &str, volumes: &PodVolumes) -> Result<bool, BindingFailure> {
         let node = self.handle.nodes.get("", node_name);
-        let node = node.ok_or_else(|| format!("failed to get node {node_name:?}: node {node_name:?} not found"))?;
+        let node = node.ok_or_else(|| BindingFailure::NodeNotFound(node_name.into()))?;
         if self.handle.pods.get(&pod.class.namespace, &pod.name).is_none() {
-            return Err(format!("pod does not exist any more: pod {:?} not found", pod.name));
+            return Err(BindingFailure::PodNotFound(pod.name.to_string()));
         }
         let check_reachable = |volume: &PersistentVolume| match is_volume_reachable(volume, &node) {
             true => Ok(()),
-            false => Err(format!(
-                "pv {:?} node affinity doesn't match node {:?}: no matching NodeSelectorTerms",
-                volume.name_any(),
-                node.name
-            )),
+            false => Err(BindingFailure::VolumeUnreachable { volume: volume.name_any(), node: node.name.to_string() }),
         };
         for (written, claim) in &volumes.bindings {
             let name = written.name_any();
             let volume = self.volumes.informer().get("", &name);
-            let volume = volume
-                .ok_or_else(|| format!("failed to check binding: could not find v1.PersistentVolume {name:?}"))?;
+            let volume = volume.ok_or_else(|| BindingFailure::VolumeNotFound(name.clone()))?;
             let claim = self.current_claim(claim, "failed to check binding")?;
             if is_newer(written.as_ref(), volume.as_ref()) {
                 return Ok(false);
@@ -303,7 +308,7 @@ impl VolumeBinder {
             check_reachable(&volume)?;
             let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
             if reference.and_then(|reference| reference.uid.as_ref()).is_none_or(|uid| uid.is_empty()) {
-                return Err(format!("ClaimRef got reset for pv {name:?}"));
+                return Err(BindingFailure::ClaimRefReset(name));
             }
             if !is_fully_bound(&claim) {
                 return Ok(false);
@@ -317,10 +322,10 @@ impl VolumeBinder {
             let name = claim.name_any();
             match annotation(claim.metadata.annotations.as_ref(), SELECTED_NODE) {
                 _ if claim.metadata.annotations.is_none() => {
-                    return Err(format!("selectedNode annotation reset for PVC {name:?}"));
+                    return Err(BindingFailure::SelectedNodeReset(name));
                 }
                 Some(selected) if **selected == *node_name => {}
-                _ => return Err(format!("provisioning failed for PVC {name:?}")),
+                _ => return Err(BindingFailure::Provisioning(name)),
             }
             if !volume_name(&claim).is_empty() {
                 match self.volumes.informer().get("", volume_name(&claim)) {
@@ -335,10 +340,14 @@ impl VolumeBinder {
         Ok(true)
     }
 
-    fn current_claim(&self, claim: &PersistentVolumeClaim, what: &str) -> Result<Arc<PersistentVolumeClaim>, String> {
+    fn current_claim(
+        &self,
+        claim: &PersistentVolumeClaim,
+        during: &'static str,
+    ) -> Result<Arc<PersistentVolumeClaim>, BindingFailure> {
         let namespace = claim.metadata.namespace.as_deref().unwrap_or("");
         let current = self.claims.informer().get(namespace, &claim.name_any());
-        current.ok_or_else(|| format!("{what}: could not find v1.PersistentVolumeClaim {:?}", key(claim)))
+        current.ok_or_else(|| BindingFailure::ClaimNotFound { during, claim: key(claim) })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod assume_cache;
 mod binder;
+mod error;
 mod matching;
 
 use std::{
@@ -12,11 +13,11 @@ use std::{
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-pub use self::matching::claim_class;
 use self::{
     binder::{PodClaims, PodVolumes, VolumeBinder},
     matching::volume_limit,
 };
+pub use self::{error::VolumeBindingError, matching::claim_class};
 use crate::{
     config::plugin_args::VolumeBindingArgs,
     framework::{
@@ -49,17 +50,16 @@ struct VolumeState {
 }
 
 /// A claim that was not generated for the pod that refers to it.
-pub fn check_owner(pod: &PodInfo, claim: &PersistentVolumeClaim) -> Result<(), String> {
+pub fn check_owner(pod: &PodInfo, claim: &PersistentVolumeClaim) -> Result<(), VolumeBindingError> {
     let owners = claim.metadata.owner_references.iter().flatten();
     let is_owned = owners.into_iter().any(|owner| owner.controller == Some(true) && *owner.uid == *pod.uid);
     match is_owned {
         true => Ok(()),
-        false => Err(format!(
-            "PVC {}/{} was not created for pod {} (pod is not owner)",
-            claim.metadata.namespace.as_deref().unwrap_or(""),
-            claim.metadata.name.as_deref().unwrap_or(""),
-            pod.key()
-        )),
+        false => {
+            let metadata = &claim.metadata;
+            let [namespace, name] = [&metadata.namespace, &metadata.name].map(|text| text.as_deref().unwrap_or(""));
+            Err(VolumeBindingError::NotOwned { claim: format!("{namespace}/{name}"), pod: pod.key().to_string() })
+        }
     }
 }
 
@@ -70,7 +70,7 @@ impl VolumeBinding {
     }
 
     /// Checks that the pod's claims exist and are in order; returns whether it has any.
-    fn check_claims(&self, pod: &PodInfo) -> Result<bool, String> {
+    fn check_claims(&self, pod: &PodInfo) -> Result<bool, VolumeBindingError> {
         let mut has_claims = false;
         for volume in &pod.class.volumes {
             let Some(name) = volume.claim_name(&pod.name) else { continue };
@@ -78,20 +78,16 @@ impl VolumeBinding {
             let is_ephemeral = matches!(volume, PodVolume::Ephemeral(_));
             let Some(claim) = self.binder.claims().informer().get(&pod.class.namespace, &name) else {
                 return Err(match is_ephemeral {
-                    true => {
-                        format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
-                    }
-                    false => claim_not_found(&name),
+                    true => VolumeBindingError::EphemeralClaimNotFound(name),
+                    false => VolumeBindingError::ClaimNotFound(claim_not_found(&name)),
                 });
             };
             if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
                 let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or("");
-                return Err(format!(
-                    "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
-                ));
+                return Err(VolumeBindingError::ClaimLost { claim: name, volume: volume.into() });
             }
             if claim.metadata.deletion_timestamp.is_some() {
-                return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+                return Err(VolumeBindingError::ClaimDeleted(name));
             }
             if is_ephemeral {
                 check_owner(pod, &claim)?;
@@ -129,10 +125,10 @@ impl Plugin for VolumeBinding {
 
 impl PreFilterPlugin for VolumeBinding {
     fn pre_filter(&self, cycle: CycleContext<'_>, state: &mut CycleState) -> Result<PreFilterResult, Status> {
-        if !self.check_claims(cycle.pod).map_err(Status::unresolvable)? {
+        if !self.check_claims(cycle.pod).map_err(|error| Status::unresolvable(error.to_string()))? {
             return Ok(PreFilterResult::Skip);
         }
-        let claims = self.binder.claims_of(cycle.pod).map_err(Status::error)?;
+        let claims = self.binder.claims_of(cycle.pod).map_err(|error| Status::error(error.to_string()))?;
         if claims.has_unbound_immediate {
             return Err(Status::unresolvable("pod has unbound immediate PersistentVolumeClaims"));
         }
@@ -144,7 +140,8 @@ impl PreFilterPlugin for VolumeBinding {
 impl FilterPlugin for VolumeBinding {
     fn filter(&self, _cycle: CycleContext<'_>, state: &CycleState, node: &NodeInfo) -> Result<(), Status> {
         let Some(state) = state.get::<VolumeState>() else { return Ok(()) };
-        let (volumes, reasons) = self.binder.find_volumes(&state.claims, &node.node).map_err(Status::error)?;
+        let (volumes, reasons) =
+            self.binder.find_volumes(&state.claims, &node.node).map_err(|error| Status::error(error.to_string()))?;
         if !reasons.is_empty() {
             let reasons = Reasons::Many(reasons.into_iter().map(Into::into).collect());
             return Err(Status { code: StatusCode::UnschedulableAndUnresolvable, reasons, plugin: "" });
@@ -195,7 +192,7 @@ impl PreBindPlugin for VolumeBinding {
             let Some(volumes) = volumes else {
                 return Err(Status::error(format!("no pod volume found for node {node:?}")));
             };
-            self.binder.bind_volumes(pod, node, volumes).await.map_err(Status::error)
+            self.binder.bind_volumes(pod, node, volumes).await.map_err(|error| Status::error(error.to_string()))
         })
     }
 }
