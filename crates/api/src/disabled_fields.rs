@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
     Map, Value,
-    schema::{FieldType, TypeId, schema},
+    schema::{FieldType, GateOpenedTooLate, TypeId, open_gate, schema},
 };
 
 const DISABLED_FIELDS: &str = include_str!("../schema/disabled_fields.txt");
@@ -47,6 +47,20 @@ static DISABLED_PATHS: LazyLock<HashMap<TypeId, DisabledGates>> = LazyLock::new(
     let types = schema().resources().iter().map(|resource| resource.ty);
     types.map(|ty| (ty, gates_of_type(ty))).filter(|(_, gates)| !gates.is_empty()).collect()
 });
+
+/// Keeps the fields of a feature gate for the lifetime of the process; returns whether the table has the gate. Must run before
+/// the schema is used.
+pub fn enable_feature_gate(name: &str) -> Result<bool, GateOpenedTooLate> {
+    match gates().find(|(gate, _)| *gate == name) {
+        Some((gate, _)) => open_gate(gate).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// The gates of the table with their fields.
+fn gates() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DISABLED_FIELDS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(':'))
+}
 
 /// Drops the disabled fields of an object of a built-in type, unless `current`, the stored object, uses them.
 pub fn drop_disabled_fields(ty: TypeId, object: &mut Value, current: Option<&Value>) {
@@ -139,9 +153,8 @@ fn visit_mut(value: &mut Value, steps: &[DisabledPathStep], use_map: &mut impl F
 }
 
 fn gates_of_type(ty: TypeId) -> DisabledGates {
-    let lines = DISABLED_FIELDS.lines().filter(|line| !line.starts_with('#'));
-    let gates =
-        lines.filter_map(|line| Some(line.split_once(':')?.1.split_whitespace().filter_map(DisabledField::parse)));
+    let closed = gates().filter(|(gate, _)| !schema().has_gate(gate));
+    let gates = closed.map(|(_, fields)| fields.split_whitespace().filter_map(DisabledField::parse));
     let paths = |fields: Vec<DisabledField>| {
         let mut found = Vec::new();
         find_fields(ty, &fields, &mut Vec::new(), &mut Vec::new(), &mut found);

@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     node_tree::NodeTree,
+    pod_groups::PodGroupStates,
     snapshot::Snapshot,
     views::node_info::{ImageState, NodeInfo, NodeView, next_generation},
     views::pod_info::PodInfo,
@@ -31,6 +32,7 @@ pub struct SchedulerCache {
     changed: HashSet<Arc<str>>,
     /// Whether nodes came, went or changed their zone since the last snapshot.
     order_changed: bool,
+    pod_groups: Arc<PodGroupStates>,
 }
 
 struct CachedNode {
@@ -53,6 +55,11 @@ pub struct AlreadyCached {
 }
 
 impl SchedulerCache {
+    /// The pods of each pod group, which follow the pods of this cache.
+    pub fn pod_groups(&self) -> &Arc<PodGroupStates> {
+        &self.pod_groups
+    }
+
     /// Brings a snapshot up to date.
     pub fn update_snapshot(&mut self, snapshot: &mut Snapshot) {
         if std::mem::take(&mut self.order_changed) {
@@ -107,33 +114,30 @@ impl SchedulerCache {
         if self.pods.contains_key(&pod.uid) {
             return Err(AlreadyCached { uid: pod.uid.clone(), key: pod.key() });
         }
+        self.pod_groups.assume_pod(&pod);
         self.insert_pod(pod, true);
         Ok(())
     }
 
     /// Removes an assumed pod that could not be bound; a bound one stays.
     pub fn forget_pod(&mut self, uid: &str) {
-        if self.pods.get(uid).is_some_and(|cached| cached.is_assumed) {
-            self.remove_pod(uid);
+        if let Some(assumed) = self.pods.get(uid).filter(|cached| cached.is_assumed).map(|cached| cached.pod.clone()) {
+            self.release_pod(uid);
+            self.pod_groups.forget_pod(&assumed);
         }
     }
 
     /// Adds or updates a bound pod; confirms it if it was assumed.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
-        self.remove_pod(&pod.uid);
+        self.release_pod(&pod.uid);
+        self.pod_groups.set_pod(&pod);
         self.insert_pod(pod, false);
     }
 
-    /// Removes a pod; returns whether it was there.
-    pub fn remove_pod(&mut self, uid: &str) -> bool {
-        let Some(cached) = self.pods.remove(uid) else { return false };
-        self.assumed -= usize::from(cached.is_assumed);
-        let Some(name) = cached.pod.node_name.clone() else { return true };
-        self.change_node(&name, |node| {
-            Arc::make_mut(&mut node.info).remove_pod(uid);
-        });
-        self.drop_empty_node(&name);
-        true
+    /// Removes a pod that was deleted or has ended.
+    pub fn remove_pod(&mut self, pod: &PodInfo) {
+        self.release_pod(&pod.uid);
+        self.pod_groups.remove_pod(pod);
     }
 
     /// Whether the pod is assumed and not observed as bound yet.
@@ -149,6 +153,17 @@ impl SchedulerCache {
     /// Numbers of nodes, pods and assumed pods.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.tree.len(), self.pods.len(), self.assumed)
+    }
+
+    /// Takes a pod off its node.
+    fn release_pod(&mut self, uid: &str) {
+        let Some(cached) = self.pods.remove(uid) else { return };
+        self.assumed -= usize::from(cached.is_assumed);
+        let Some(name) = cached.pod.node_name.clone() else { return };
+        self.change_node(&name, |node| {
+            Arc::make_mut(&mut node.info).remove_pod(uid);
+        });
+        self.drop_empty_node(&name);
     }
 
     fn insert_pod(&mut self, pod: Arc<PodInfo>, is_assumed: bool) {
@@ -247,7 +262,7 @@ mod tests {
         check(&mut cache, &mut snapshot, "a=0");
         cache.set_node(node("b"));
         check(&mut cache, &mut snapshot, "a=0 b=3000");
-        cache.remove_pod("1");
+        cache.remove_pod(&pod("1", "b", "3"));
         check(&mut cache, &mut snapshot, "a=0 b=0");
     }
 

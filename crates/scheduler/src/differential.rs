@@ -96,7 +96,7 @@ fn check(framework: &Framework, case: &RecordedCase) {
 fn check_kept_counts(framework: &Framework, case: &RecordedCase, cache: &mut SchedulerCache, snapshot: &mut Snapshot) {
     let pods: Vec<_> = case.pods.iter().flatten().map(|pod| Arc::new(PodInfo::from_pod(pod))).collect();
     for pod in pods.iter().step_by(2) {
-        cache.remove_pod(&pod.uid);
+        cache.remove_pod(pod);
     }
     cache.update_snapshot(snapshot);
     let pod = Arc::new(PodInfo::from_pod(&case.pod));

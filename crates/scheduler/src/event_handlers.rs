@@ -42,6 +42,9 @@ impl EventHandlers {
         self.add_object(&objects.resource_claims, EventResource::ResourceClaim, EventObject::ResourceClaim);
         self.add_object(&objects.resource_slices, EventResource::ResourceSlice, EventObject::ResourceSlice);
         self.add_object(objects.device_classes.informer(), EventResource::DeviceClass, EventObject::DeviceClass);
+        if let Some(groups) = &objects.pod_groups {
+            self.add_object(groups, EventResource::PodGroup, EventObject::PodGroup);
+        }
     }
 
     fn add<K: CachedView>(
@@ -105,7 +108,7 @@ impl EventHandlers {
     fn handle_pod(&self, event: &ResourceEvent<PodInfo>) {
         match event {
             ResourceEvent::Added(pod) if is_assigned(pod) => self.add_assigned(pod),
-            ResourceEvent::Added(pod) if self.is_responsible(pod) => self.handle.queue.add_pod(pod.clone()),
+            ResourceEvent::Added(pod) if self.is_responsible(pod) => self.add_waiting(pod),
             ResourceEvent::Updated { old, new } => self.update_pod(old, new),
             ResourceEvent::Deleted(pod) if pod.node_name.is_some() => self.delete_assigned(pod),
             ResourceEvent::Deleted(pod) => self.delete_waiting(pod),
@@ -145,12 +148,23 @@ impl EventHandlers {
     }
 
     fn delete_assigned(&self, pod: &Arc<PodInfo>) {
-        self.handle.lock_cache().remove_pod(&pod.uid);
+        self.handle.lock_cache().remove_pod(pod);
         let object = pod_change(Some(pod.clone()), None);
         self.handle.queue.move_pods_on_event(ClusterEvent::ASSIGNED_POD_DELETE, object, None);
     }
 
+    fn add_waiting(&self, pod: &Arc<PodInfo>) {
+        self.handle.pod_groups.set_pod(pod);
+        self.handle.queue.add_pod(pod.clone());
+        if pod.class.pod_group.is_some() {
+            // It may complete its gang.
+            let object = pod_change(None, Some(pod.clone()));
+            self.handle.queue.move_pods_on_event(ClusterEvent::UNSCHEDULED_POD_ADD, object, None);
+        }
+    }
+
     fn update_waiting(&self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
+        self.handle.pod_groups.set_pod(new);
         if self.handle.lock_cache().is_assumed(&new.uid) {
             if new.is_deleting && !old.is_deleting {
                 self.delete_assumed(&new.uid);
@@ -168,6 +182,7 @@ impl EventHandlers {
             return;
         }
         self.handle.queue.delete_pod(&pod.uid);
+        self.handle.pod_groups.remove_pod(pod);
         if self.handle.lock_cache().is_assumed(&pod.uid) {
             self.delete_assumed(&pod.uid);
         } else if pod.nominated_node_name.is_some() {

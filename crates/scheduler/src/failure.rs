@@ -53,6 +53,36 @@ impl CycleFailure {
         }
     }
 
+    /// The pod's group cannot be scheduled now, whatever was found out about the pod itself.
+    pub fn group_unschedulable(message: &str, nominating: NominatingInfo) -> Self {
+        let separator = if message.is_empty() { "" } else { ", " };
+        Self {
+            message: format!("pod group is unschedulable{separator}{message}"),
+            is_rejected: true,
+            unschedulable_plugins: Vec::new(),
+            pending_plugins: Vec::new(),
+            nominating,
+        }
+    }
+
+    /// Whether the pod was rejected, as opposed to an error.
+    pub fn is_rejected(&self) -> bool {
+        self.is_rejected
+    }
+
+    /// Why the cycle failed.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The node on which preemption makes room for the pod.
+    pub fn nominated_node(&self) -> Option<&Arc<str>> {
+        match &self.nominating {
+            NominatingInfo::Set(node) => node.as_ref(),
+            NominatingInfo::Keep => None,
+        }
+    }
+
     /// Something failed that has nothing to do with the pod.
     pub fn from_status(status: Status) -> Self {
         Self {

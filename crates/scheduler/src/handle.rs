@@ -15,6 +15,7 @@ use crate::{
     extender::Extenders,
     framework::{pre_bind_pods::PreBindPods, waiting_pods::WaitingPods},
     objects::ClusterObjects,
+    pod_groups::PodGroupStates,
     queue::SchedulingQueue,
     views::{node_info::NodeView, pod_info::PodInfo},
 };
@@ -35,6 +36,8 @@ pub struct SchedulerHandle {
     pub queue: SchedulingQueue,
     /// Nodes with their pods.
     pub cache: Mutex<SchedulerCache>,
+    /// The pods of each pod group.
+    pub pod_groups: Arc<PodGroupStates>,
     /// Pods that wait for permission.
     pub waiting_pods: WaitingPods,
     /// Pods that work is done for before they are bound.
@@ -55,6 +58,7 @@ impl SchedulerHandle {
         extenders: Extenders,
         features: SchedulerFeatures,
     ) -> Self {
+        let cache = SchedulerCache::default();
         Self {
             client,
             runtime: Handle::current(),
@@ -62,7 +66,8 @@ impl SchedulerHandle {
             nodes,
             objects,
             queue,
-            cache: Mutex::default(),
+            pod_groups: cache.pod_groups().clone(),
+            cache: Mutex::new(cache),
             waiting_pods: WaitingPods::default(),
             pre_bind_pods: PreBindPods::default(),
             extenders,

@@ -24,6 +24,8 @@ mod node_search;
 mod node_tree;
 mod objects;
 mod plugins;
+mod pod_group_status;
+mod pod_groups;
 mod pod_status;
 mod preemption;
 mod queue;
@@ -123,7 +125,8 @@ struct Scheduler {
 
 impl Scheduler {
     fn new(client: Client, options: SchedulerOptions, shutdown: CancellationToken) -> Result<Self, ConfigError> {
-        let SchedulerOptions { configuration, features, max_in_unschedulable, host } = options;
+        let SchedulerOptions { mut configuration, features, max_in_unschedulable, host } = options;
+        configuration.add_gated_plugins(&features);
         let extenders = Extenders::new(&configuration.extenders)?;
         KEEPS_OBJECTS.fetch_or(!extenders.is_empty(), Ordering::Relaxed);
         let informers = SharedInformerFactory::new(client.clone(), shutdown.clone());
@@ -139,6 +142,7 @@ impl Scheduler {
         };
         let mut queue = SchedulingQueue::new(Arc::new(PrioritySort), durations);
         queue.pops_from_backoff = features.is_enabled("SchedulerPopFromBackoffQ");
+        queue.schedules_pod_groups = features.is_enabled("GenericWorkload");
         let nodes = informers.informer_for();
         let handle = Arc::new(SchedulerHandle::new(client, (pods, nodes, objects), queue, extenders, features));
         let ignored = configuration.ignored_resources();
@@ -206,8 +210,8 @@ fn new_framework(
     ignored_resources: &[String],
 ) -> Result<Framework, ConfigError> {
     let mut made: HashMap<String, Arc<dyn Plugin>> = HashMap::new();
-    let has_declared_features = handle.features.is_enabled("NodeDeclaredFeatures");
-    let is_left_out = |name: &str| name == "NodeDeclaredFeatures" && !has_declared_features;
+    let gated = ["NodeDeclaredFeatures", "GangScheduling"];
+    let is_left_out = |name: &str| gated.contains(&name) && !handle.features.is_enabled(name);
     let named = ExtensionPoint::ALL.iter().flat_map(|point| &profile.plugins.at(*point).enabled);
     for plugin in profile.plugins.merged_defaults().iter().chain(named).filter(|plugin| !is_left_out(&plugin.name)) {
         if !made.contains_key(&plugin.name) {

@@ -1,6 +1,8 @@
 //! The scheduling cycle of one pod: find a node, assume the pod there, reserve what it uses, and hand it to the binding
 //! cycle; or report why no node fits.
 
+mod pod_group;
+
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use client::{NewEvent, panics::contain_panic_sync};
@@ -32,6 +34,8 @@ pub struct SchedulingLoop {
     frameworks: HashMap<Arc<str>, Arc<Framework>>,
     search: NodeSearch,
     snapshot: Snapshot,
+    /// The other pods of the current cycle, if it is that of a pod group.
+    group_members: Vec<QueuedPodInfo>,
 }
 
 impl SchedulingLoop {
@@ -42,7 +46,7 @@ impl SchedulingLoop {
         percentage_of_nodes_to_score: i32,
     ) -> Self {
         let search = NodeSearch::new(handle.clone(), percentage_of_nodes_to_score);
-        Self { handle, frameworks, search, snapshot: Snapshot::default() }
+        Self { handle, frameworks, search, snapshot: Snapshot::default(), group_members: Vec::new() }
     }
 
     /// Schedules pods until the queue is closed. A panic ends one cycle; its pod is tried again after a back-off.
@@ -53,17 +57,30 @@ impl SchedulingLoop {
                 self.snapshot = Snapshot::default();
                 self.handle.lock_cache().request_full_snapshot();
                 self.handle.lock_cache().forget_pod(&retry.pod.uid);
-                let mut retry = retry;
-                retry.unschedulable_plugins.clear();
-                retry.pending_plugins.clear();
-                self.handle.queue.add_unschedulable(retry);
+                self.requeue_after_panic(retry);
+                let members = std::mem::take(&mut self.group_members);
+                let is_assumed = |entry: &QueuedPodInfo| self.handle.lock_cache().is_assumed(&entry.pod.uid);
+                members
+                    .into_iter()
+                    .filter(|entry| !is_assumed(entry))
+                    .for_each(|entry| self.requeue_after_panic(entry));
             }
         }
     }
 
+    fn requeue_after_panic(&self, mut entry: QueuedPodInfo) {
+        entry.unschedulable_plugins.clear();
+        entry.pending_plugins.clear();
+        self.handle.queue.add_unschedulable(entry);
+    }
+
     fn schedule_pod(&mut self, entry: QueuedPodInfo) {
+        if self.handle.queue.schedules_pod_groups && entry.pod.class.pod_group.is_some() {
+            self.schedule_pod_group(entry);
+            return;
+        }
         let started = Instant::now();
-        let Some(framework) = self.frameworks.get(&entry.pod.class.scheduler_name).cloned() else {
+        let Some(framework) = self.framework_of(&entry.pod) else {
             self.handle.queue.done(&entry.pod.uid);
             return;
         };
@@ -73,30 +90,42 @@ impl SchedulingLoop {
         }
         self.handle.lock_cache().update_snapshot(&mut self.snapshot);
         let mut state = CycleState::default();
-        let cycle = CycleContext { pod: &entry.pod, snapshot: &self.snapshot };
-        let found = self.search.find_node(cycle, &mut state, &framework);
-        let failure = match found {
+        match self.find_node(&framework, &mut state, &entry.pod) {
             Ok(node) => {
                 state.end_search();
-                METRICS.observe_algorithm(started.elapsed());
                 self.assume_and_bind(framework, state, entry, node, started);
-                return;
             }
-            Err(failure) => failure,
-        };
-        let failure = match failure {
+            Err(failure) => FailedPod { framework: &framework, entry, started }.handle(&self.handle, failure),
+        }
+    }
+
+    /// The framework of the pod's profile.
+    fn framework_of(&self, pod: &PodInfo) -> Option<Arc<Framework>> {
+        self.frameworks.get(&pod.class.scheduler_name).cloned()
+    }
+
+    /// Searches a node on the snapshot; if none fits, PostFilter may make room on one.
+    fn find_node(
+        &mut self,
+        framework: &Framework,
+        state: &mut CycleState,
+        pod: &Arc<PodInfo>,
+    ) -> Result<Arc<str>, CycleFailure> {
+        let started = Instant::now();
+        let cycle = CycleContext { pod, snapshot: &self.snapshot };
+        let found = self.search.find_node(cycle, state, framework).map_err(|failure| match failure {
             SearchFailure::NoNodes => CycleFailure::no_nodes(),
             SearchFailure::Failed(status) => CycleFailure::from_status(status),
             SearchFailure::Unfit(mut diagnosis, nodes) => {
-                let (nominating, result) = framework.run_post_filter(cycle, &state, &diagnosis.nodes);
+                let (nominating, result) = framework.run_post_filter(cycle, state, &diagnosis.nodes);
                 if let Err(status) = result {
                     diagnosis.post_filter_message = status.message();
                 }
                 CycleFailure::unfit(*diagnosis, nodes, nominating)
             }
-        };
+        });
         METRICS.observe_algorithm(started.elapsed());
-        FailedPod { framework: &framework, entry, started }.handle(&self.handle, failure);
+        found
     }
 
     /// Whether the pod needs no node any more: it is being deleted, or has one already.
@@ -132,7 +161,8 @@ impl SchedulingLoop {
         self.handle.queue.delete_nominated_pod(&assumed.uid);
         let reserved = framework.run_reserve(&mut state, &assumed, &node);
         match reserved.and_then(|()| framework.run_permit(&state, &assumed, &node)) {
-            Ok(waits) => {
+            Ok(wait) => {
+                let waits = wait.times;
                 if !waits.is_empty() {
                     self.handle.waiting_pods.add(&assumed.uid, &waits);
                 }

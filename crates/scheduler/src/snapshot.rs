@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use crate::views::node_info::NodeInfo;
+use crate::views::{
+    node_info::{NodeInfo, next_generation},
+    pod_info::PodInfo,
+};
 
 /// Number of changes that are kept for those that count pods by what changed.
 const CHANGES: usize = 1024;
@@ -62,6 +65,16 @@ impl Snapshot {
         if affinity_changed {
             self.list_affinity_nodes();
         }
+    }
+
+    /// Puts a pod on a node of the snapshot alone, and returns the node as it was; `None` if there is no such node.
+    pub fn assume_pod(&mut self, node: &str, pod: Arc<PodInfo>) -> Option<Arc<NodeInfo>> {
+        let before = self.get(node)?.clone();
+        let mut info = NodeInfo::clone(&before);
+        info.add_pod(pod);
+        info.generation = next_generation();
+        self.replace_nodes([Arc::new(info)].into_iter());
+        Some(before)
     }
 
     /// A number that is unique to this order of nodes; positions are comparable as long as it is the same.

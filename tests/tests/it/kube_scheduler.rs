@@ -171,3 +171,41 @@ fn devices_are_allocated_to_claims_whose_parameters_stay_as_written() {
     let claim = server.kubectl_args(&["get", "resourceclaim", "claim", "-o", template], None);
     assert_eq!(claim.expect_success(), "a pod resource.kubernetes.io/delete-protection");
 }
+
+#[test]
+fn gang_is_scheduled_all_or_none() {
+    let server = TestApiServer::start_with(&[
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
+        "--feature-gates=GenericWorkload=true".into(),
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true".into(),
+    ]);
+    let _scheduler =
+        Scheduler::start(&server, "scheduler", &["--feature-gates=GenericWorkload=true,GangScheduling=true".into()]);
+    let member = |name: &str| {
+        let mut pod = pod(name, "default-scheduler");
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "gang"});
+        pod
+    };
+    // Four pods fit on a node, and the gang needs six.
+    apply(&server, vec![node("node-0")]);
+    apply(&server, (0..3).map(|number| member(&format!("gang-{number}"))).collect());
+    apply(&server, vec![pod("single", "default-scheduler")]);
+    expect_bound(&server, 1, 3);
+    let policy = json!({"gang": {"minCount": 6}});
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "gang"},
+        "spec": {"schedulingPolicy": policy}});
+    apply(&server, vec![group]);
+    apply(&server, (3..6).map(|number| member(&format!("gang-{number}"))).collect());
+    let condition = |expected: &str| {
+        let template = "jsonpath={.status.conditions[0].status} {.status.conditions[0].reason}";
+        eventually("the condition of the group", || {
+            let text = server.kubectl_args(&["get", "podgroup", "gang", "-o", template], None).expect_success();
+            if text == expected { Ok(()) } else { Err(text) }
+        });
+    };
+    condition("False Unschedulable");
+    expect_bound(&server, 1, 6);
+    apply(&server, vec![node("node-1")]);
+    expect_bound(&server, 7, 0);
+    condition("True Scheduled");
+}

@@ -69,6 +69,7 @@ impl ApiServerOptions {
                 "Give --data-dir DIR to keep them there, or --etcd-servers URL to keep them in etcd.",
             ));
         }
+        enable_feature_gates(given)?;
         let (files, mut settings) = (certificate_files(given)?, settings(given)?);
         if let Some(certificate) = &files.proxy_client {
             settings.aggregation.certificate = Some(certificate.clone());
@@ -205,6 +206,23 @@ fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<ReloadOptions> {
         proxy_ca: watched("requestheader-client-ca-file")?,
         ..ReloadOptions::default()
     })
+}
+
+/// Opens the gates of fields that are off by default; other gates are ignored.
+fn enable_feature_gates(given: &ParsedFlags<'_>) -> anyhow::Result<()> {
+    for choice in given.many("feature-gates").iter().flat_map(|choices| choices.split(',')) {
+        let Some((name, value)) = choice.split_once('=') else {
+            return Err(given.invalid("feature-gates", choice, "missing bool value").into());
+        };
+        match value.to_ascii_lowercase().as_str() {
+            "true" | "t" | "1" => {
+                api::disabled_fields::enable_feature_gate(name.trim())?;
+            }
+            "false" | "f" | "0" => {}
+            value => return Err(given.invalid("feature-gates", choice, &format!("{value:?} is no bool")).into()),
+        }
+    }
+    Ok(())
 }
 
 fn served_apis(given: &ParsedFlags<'_>) -> anyhow::Result<ApiResourceConfig> {

@@ -50,7 +50,7 @@ impl KubeSchedulerOptions {
                 "Give --kubeconfig FILE with the API server's address and credentials.",
             ));
         }
-        let features = given.text("feature-gates").unwrap_or_default();
+        let features = given.many("feature-gates").join(",");
         let features = SchedulerFeatures::parse(&features).context("--feature-gates")?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(Self {

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 /// Gates that have an effect, with their defaults.
-const SWITCHES: [(&str, bool); 7] = [
+const SWITCHES: [(&str, bool); 9] = [
     ("DRAConsumableCapacity", true),
     ("DRADeviceBindingConditions", true),
     ("DRADeviceTaints", true),
     ("DRAExtendedResource", true),
     ("DRASchedulerFilterTimeout", true),
+    ("GangScheduling", false),
+    ("GenericWorkload", false),
     ("NodeDeclaredFeatures", true),
     ("SchedulerPopFromBackoffQ", true),
 ];
 
 /// Gates that upstream's scheduler reads and that have their default here, whatever is asked for.
-const FIXED: [(&str, bool); 29] = [
+const FIXED: [(&str, bool); 27] = [
     ("DRAAdminAccess", true),
     ("DRAListTypeAttributes", false),
     ("DRANodeAllocatableResources", false),
@@ -23,8 +25,6 @@ const FIXED: [(&str, bool); 29] = [
     ("DRAResourceClaimDeviceStatus", true),
     ("DRAWorkloadResourceClaims", false),
     ("DynamicResourceAllocation", true),
-    ("GangScheduling", false),
-    ("GenericWorkload", false),
     ("InPlacePodLevelResourcesVerticalScaling", true),
     ("InPlacePodVerticalScaling", true),
     ("MatchLabelKeysInPodTopologySpread", true),
@@ -46,6 +46,9 @@ const FIXED: [(&str, bool); 29] = [
     ("WorkloadAwarePreemption", false),
 ];
 
+/// Gates that need others.
+const DEPENDENCIES: [(&str, &str); 1] = [("GangScheduling", "GenericWorkload")];
+
 /// A gate that cannot be set as asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum FeatureGateError {
@@ -59,6 +62,14 @@ pub enum FeatureGateError {
         name: String,
         /// The value that was asked for.
         wanted: bool,
+    },
+    /// A gate that another one needs is off.
+    #[error("{name} is enabled, but depends on features that are disabled: [{dependency}]")]
+    Dependency {
+        /// The gate.
+        name: &'static str,
+        /// What it needs.
+        dependency: &'static str,
     },
 }
 
@@ -91,7 +102,11 @@ impl SchedulerFeatures {
                 return Err(FeatureGateError::Unsupported { name: name.to_owned(), wanted });
             }
         }
-        Ok(features)
+        let unmet = |(name, dependency): &(&str, &str)| features.is_enabled(name) && !features.is_enabled(dependency);
+        match DEPENDENCIES.iter().find(|dependency| unmet(dependency)) {
+            Some((name, dependency)) => Err(FeatureGateError::Dependency { name, dependency }),
+            None => Ok(features),
+        }
     }
 
     /// Whether a feature is on.
@@ -111,8 +126,13 @@ mod tests {
         assert!(!features.is_enabled("DRADeviceTaints") && !features.is_enabled("NodeDeclaredFeatures"));
         assert!(features.is_enabled("DRAExtendedResource"));
         assert_eq!(SchedulerFeatures::parse("GangScheduling=false").unwrap(), SchedulerFeatures::default());
+        let error = SchedulerFeatures::parse("WorkloadAwarePreemption=true").unwrap_err().to_string();
+        let expected =
+            "feature gate WorkloadAwarePreemption=true is not supported by this scheduler, it is always false";
+        assert_eq!(error, expected);
         let error = SchedulerFeatures::parse("GangScheduling=true").unwrap_err().to_string();
-        assert_eq!(error, "feature gate GangScheduling=true is not supported by this scheduler, it is always false");
+        assert_eq!(error, "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]");
+        assert!(SchedulerFeatures::parse("GangScheduling=true,GenericWorkload=true").is_ok());
         assert!(SchedulerFeatures::parse("DRADeviceTaints").is_err());
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::feature_gates::SchedulerFeatures;
 pub use self::profiles::{DEFAULT_PLUGINS, EnabledPlugin, PluginChoices, PluginSelection};
 
 /// The API version of the configuration.
@@ -256,6 +257,14 @@ impl SchedulerConfiguration {
             && only.scheduler_name.is_none()
         {
             only.scheduler_name = Some(crate::views::pod_info::DEFAULT_SCHEDULER_NAME.into());
+        }
+    }
+
+    /// Adds the default plug-ins that are behind feature gates to the profiles.
+    pub fn add_gated_plugins(&mut self, features: &SchedulerFeatures) {
+        if features.is_enabled("GangScheduling") {
+            let plugins = self.profiles.iter_mut().map(|profile| &mut profile.plugins.multi_point);
+            plugins.for_each(|plugins| plugins.add_default("GangScheduling"));
         }
     }
 

@@ -54,6 +54,13 @@ impl PluginSelection {
         self.disabled.iter().any(|plugin| plugin.name == name)
     }
 
+    /// Enables a plug-in, unless the selection names it already.
+    pub fn add_default(&mut self, name: &str) {
+        if !self.disables("*") && !self.disables(name) && self.find(name).is_none() {
+            self.enabled.push(EnabledPlugin { name: name.into(), weight: 0 });
+        }
+    }
+
     fn find(&self, name: &str) -> Option<&EnabledPlugin> {
         self.enabled.iter().find(|plugin| plugin.name == name)
     }

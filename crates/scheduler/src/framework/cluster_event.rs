@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
+    scheduling::v1alpha2::PodGroup,
     storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment},
 };
 
@@ -30,6 +31,7 @@ pub enum EventResource {
     ResourceClaim,
     ResourceSlice,
     DeviceClass,
+    PodGroup,
     /// Everything: what ends the longest wait in the unschedulable pool.
     WildCard,
 }
@@ -51,6 +53,7 @@ impl EventResource {
             Self::ResourceClaim => "resource.k8s.io/ResourceClaim",
             Self::ResourceSlice => "resource.k8s.io/ResourceSlice",
             Self::DeviceClass => "resource.k8s.io/DeviceClass",
+            Self::PodGroup => "scheduling.k8s.io/PodGroup",
             Self::WildCard => "*",
         }
     }
@@ -114,6 +117,8 @@ impl ClusterEvent {
     pub const UNSCHEDULABLE_TIMEOUT: Self = Self::new(EventResource::WildCard, ActionType::ALL);
     /// A pod is to be tried whatever it waits for.
     pub const FORCE_ACTIVATE: Self = Self::new(EventResource::WildCard, ActionType::ALL);
+    /// A pod without a node was created.
+    pub const UNSCHEDULED_POD_ADD: Self = Self::new(EventResource::UnscheduledPod, ActionType::ADD);
     /// A pod was bound.
     pub const ASSIGNED_POD_ADD: Self = Self::new(EventResource::AssignedPod, ActionType::ADD);
     /// A bound or nominated pod is gone.
@@ -177,6 +182,7 @@ pub enum EventObject {
     ResourceClaim(ObjectChange<ResourceClaim>),
     ResourceSlice(ObjectChange<ResourceSlice>),
     DeviceClass(ObjectChange<DeviceClass>),
+    PodGroup(ObjectChange<PodGroup>),
 }
 
 /// A plug-in's opinion on whether an event may make a pod schedulable that it rejected.

@@ -83,6 +83,11 @@ impl CycleState {
         self.search_data.clear();
     }
 
+    /// Removes the data of a type.
+    pub fn remove<T: Any>(&mut self) {
+        self.data.retain(|data| !data.as_ref().as_any().is::<T>());
+    }
+
     /// Returns the data of a type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.search_data.iter().chain(&self.data).find_map(|data| data.as_ref().as_any().downcast_ref())

@@ -219,8 +219,13 @@ pub trait ReservePlugin {
 pub enum PermitResult {
     /// The pod may be bound.
     Allow,
-    /// The pod must wait for the plug-in, at most for this time.
-    Wait(Duration),
+    /// The pod must wait for the plug-in.
+    Wait {
+        /// The longest wait.
+        timeout: Duration,
+        /// Why.
+        reason: &'static str,
+    },
 }
 
 /// Allows, delays or forbids the binding of a pod.

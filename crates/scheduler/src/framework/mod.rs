@@ -89,6 +89,15 @@ pub type EnabledPlugins = HashMap<ExtensionPoint, Vec<(Arc<dyn Plugin>, i64)>>;
 /// The only nodes that can fit, and the plug-ins that know.
 pub type RestrictedNodes = (Vec<Arc<str>>, Vec<&'static str>);
 
+/// What a pod waits for after Permit.
+#[derive(Debug, Default)]
+pub struct PermitWait {
+    /// The plug-ins, and how long at most.
+    pub times: WaitTimes,
+    /// Why; empty if the pod need not wait.
+    pub message: String,
+}
+
 /// Why PreFilter failed.
 #[derive(Debug)]
 pub struct PreFilterFailure {
@@ -401,18 +410,21 @@ impl Framework {
         plugins.filter_map(|(_, plugin)| plugin.as_reserve()).for_each(|plugin| plugin.unreserve(state, pod, node));
     }
 
-    /// Runs Permit; returns for which plug-ins the pod must wait, and how long.
-    pub fn run_permit(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &Arc<str>) -> Result<WaitTimes, Status> {
-        let mut waits = WaitTimes::new();
+    /// Runs Permit; returns for which plug-ins the pod must wait.
+    pub fn run_permit(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &Arc<str>) -> Result<PermitWait, Status> {
+        let mut wait = PermitWait::default();
         for (_, plugin) in self.plugins(ExtensionPoint::Permit) {
             let Some(permit) = plugin.as_permit() else { continue };
             let result = permit.permit(state, pod, node);
             match result.map_err(|status| plugin_failure("Permit plugin", plugin.name(), status))? {
                 PermitResult::Allow => {}
-                PermitResult::Wait(time) => waits.push((plugin.name(), time.min(MAX_PERMIT_WAIT))),
+                PermitResult::Wait { timeout, reason } => {
+                    wait.times.push((plugin.name(), timeout.min(MAX_PERMIT_WAIT)));
+                    wait.message = format!("{reason}, one or more plugins asked to wait and no plugin rejected pod");
+                }
             }
         }
-        Ok(waits)
+        Ok(wait)
     }
 
     /// Notes which plug-ins have work before the binding; returns whether any has.

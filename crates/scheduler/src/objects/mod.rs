@@ -10,6 +10,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     policy::v1::PodDisruptionBudget,
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
+    scheduling::v1alpha2::PodGroup,
     storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment},
 };
 
@@ -49,6 +50,8 @@ pub struct ClusterObjects {
     pub resource_slices: SharedInformer<ResourceSlice>,
     /// Device classes.
     pub device_classes: DeviceClassResolver,
+    /// Pod groups, with the feature gate GenericWorkload.
+    pub pod_groups: Option<SharedInformer<PodGroup>>,
 }
 
 impl ClusterObjects {
@@ -71,12 +74,13 @@ impl ClusterObjects {
             resource_claims: informers.informer_for(),
             resource_slices: informers.informer_for(),
             device_classes: DeviceClassResolver::new(informers.informer_for::<DeviceClass>(), has_extended),
+            pod_groups: features.is_enabled("GenericWorkload").then(|| informers.informer_for()),
         }
     }
 
     /// Waits until all informers have their first list.
     pub async fn wait_for_sync(&self) {
-        let waits: Vec<BoxFuture<'_, ()>> = vec![
+        let mut waits: Vec<BoxFuture<'_, ()>> = vec![
             Box::pin(self.namespaces.wait_for_sync()),
             Box::pin(self.workloads.wait_for_sync()),
             Box::pin(self.budgets.wait_for_cache_sync()),
@@ -91,6 +95,9 @@ impl ClusterObjects {
             Box::pin(self.resource_slices.wait_for_cache_sync()),
             Box::pin(self.device_classes.wait_for_sync()),
         ];
+        if let Some(groups) = &self.pod_groups {
+            waits.push(Box::pin(groups.wait_for_cache_sync()));
+        }
         futures::future::join_all(waits).await;
     }
 }

@@ -3,6 +3,7 @@
 pub mod balanced_allocation;
 pub mod default_binder;
 pub mod dynamic_resources;
+pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
@@ -68,6 +69,7 @@ pub fn new_plugin(
         }
         "ImageLocality" => Arc::new(image_locality::ImageLocality),
         "DefaultBinder" => Arc::new(default_binder::DefaultBinder::new(handle.client.clone())),
+        "GangScheduling" => Arc::new(gang_scheduling::GangScheduling::new(handle.clone())),
         "NodeDeclaredFeatures" => Arc::new(node_declared_features::NodeDeclaredFeatures),
         name => return Err(ConfigError::Invalid(format!("plugin {name:?} does not exist"))),
     })

@@ -81,6 +81,8 @@ pub struct SchedulingQueue {
     durations: QueueDurations,
     /// Whether pods in back-off are tried while the active heap is empty.
     pub pops_from_backoff: bool,
+    /// Whether pods of a group are scheduled together; they are tried again after a back-off, whatever happens.
+    pub schedules_pod_groups: bool,
 }
 
 struct QueueState {
@@ -122,6 +124,7 @@ impl SchedulingQueue {
             created: Instant::now(),
             durations,
             pops_from_backoff: true,
+            schedules_pod_groups: false,
         }
     }
 
@@ -209,6 +212,19 @@ impl SchedulingQueue {
         }
     }
 
+    /// Takes a pod out of its turn, wherever it waits; `None` if it does not wait, or is gated.
+    pub fn pop_pod(&self, uid: &str) -> Option<QueuedPodInfo> {
+        let mut state = self.lock();
+        if let Some(entry) = state.remove_waiting(uid) {
+            self.move_to_active(&mut state, entry, "ForceActivate");
+        }
+        let mut entry = state.active.remove(uid)?;
+        entry.attempts += 1;
+        let is_new = state.in_flight.add_pod(&entry.pod.uid);
+        self.publish(&state);
+        is_new.then_some(entry)
+    }
+
     /// Ends the flight of a pod that is not put back.
     pub fn done(&self, uid: &str) {
         self.lock().in_flight.remove_pod(uid);
@@ -238,8 +254,7 @@ impl SchedulingQueue {
     pub fn activate(&self, uids: &[Arc<str>]) {
         let mut state = self.lock();
         for uid in uids {
-            let waiting = state.unschedulable.remove(uid).or_else(|| state.backoff.remove(uid));
-            match waiting.or_else(|| state.error_backoff.remove(uid)) {
+            match state.remove_waiting(uid) {
                 Some(entry) => self.move_to_active(&mut state, entry, "ForceActivate"),
                 None if state.in_flight.contains(uid) => {
                     let object = Arc::new(crate::framework::cluster_event::EventObject::Nothing);
@@ -339,6 +354,12 @@ impl SchedulingQueue {
 }
 
 impl QueueState {
+    /// Removes a pod that is in back-off or in the unschedulable pool.
+    fn remove_waiting(&mut self, uid: &str) -> Option<QueuedPodInfo> {
+        let waiting = self.unschedulable.remove(uid).or_else(|| self.backoff.remove(uid));
+        waiting.or_else(|| self.error_backoff.remove(uid))
+    }
+
     fn contains(&self, uid: &str) -> bool {
         [&self.active, &self.backoff, &self.error_backoff].iter().any(|heap| heap.get(uid).is_some())
             || self.unschedulable.get(uid).is_some()

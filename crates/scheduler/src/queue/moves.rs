@@ -104,7 +104,8 @@ impl SchedulingQueue {
         entry: &QueuedPodInfo,
         events: &[(ClusterEvent, Arc<EventObject>)],
     ) -> QueueingStrategy {
-        if entry.rejectors().next().is_none() {
+        let is_group_member = self.schedules_pod_groups && entry.pod.class.pod_group.is_some();
+        if is_group_member || entry.rejectors().next().is_none() {
             return QueueingStrategy::AfterBackoff;
         }
         let mut best = QueueingStrategy::Skip;

@@ -64,6 +64,8 @@ pub struct PodClass {
     pub required_features: Box<[&'static str]>,
     /// Requests for extended resources by container, for resources that devices provide.
     pub extended_requests: Box<[ContainerRequest]>,
+    /// The pod group (`spec.schedulingGroup`) that the pod belongs to.
+    pub pod_group: Option<Arc<str>>,
     /// The controller: API version, kind and name.
     pub controller: Option<(Arc<str>, Arc<str>, Arc<str>)>,
 }
@@ -285,9 +287,15 @@ impl PodClass {
             resource_claims: PodClaimEntry::of_pod(spec),
             required_features: required_features(spec),
             extended_requests: extended_requests(spec),
+            pod_group: pod_group(spec),
             controller: controller.map(|owner| (intern(&owner.api_version), intern(&owner.kind), intern(&owner.name))),
         }
     }
+}
+
+/// Returns the name of the pod's group.
+fn pod_group(spec: &PodSpec) -> Option<Arc<str>> {
+    spec.scheduling_group.as_ref()?.pod_group_name.as_deref().map(intern)
 }
 
 /// Returns the images of init containers and containers with their tags.
