@@ -52,9 +52,17 @@ fn scaled_down_sizes(deployment: &Deployment, old: &[ReplicaSet], new: &ReplicaS
     if unhealthy <= 0 {
         return sizes;
     }
-    for (size, replica_set) in sizes.iter_mut().zip(old) {
-        let count = (*size - available_replicas([replica_set])).clamp(0, unhealthy.max(0));
-        (*size, unhealthy) = (*size - count, unhealthy - count);
+    for (index, replica_set) in old.iter().enumerate().filter(|(_, replica_set)| spec_replicas(replica_set) > 0) {
+        if unhealthy == 0 {
+            break;
+        }
+        let unavailable = sizes[index] - available_replicas([replica_set]);
+        // The status is older than the size: nothing is known of what is available.
+        if unavailable < 0 {
+            return sizes;
+        }
+        let count = unavailable.min(unhealthy);
+        (sizes[index], unhealthy) = (sizes[index] - count, unhealthy - count);
     }
     // A ReplicaSet without desired pods may still report some that are going.
     let active = old.iter().filter(|replica_set| spec_replicas(replica_set) > 0);
@@ -107,6 +115,12 @@ mod tests {
     #[test]
     fn pods_of_an_inactive_replica_set_are_not_counted() {
         check(3, 0, &[(0, 1), (2, 2)], (1, 1), &[0, 2]);
+    }
+
+    #[test]
+    fn status_older_than_the_size_removes_no_pods() {
+        check(2, 1, &[(2, 3)], (1, 0), &[2]);
+        check(2, 1, &[(2, 2)], (1, 0), &[1]);
     }
 
     #[test]
