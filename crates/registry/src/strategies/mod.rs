@@ -9,6 +9,7 @@ mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod pod_label_keys;
 mod rbac;
 mod service;
 mod storage;

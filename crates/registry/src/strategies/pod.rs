@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{
     Strategy,
+    pod_label_keys::merge_label_keys,
     subresource::{CLIENT_METADATA, copy_fields, with_status},
 };
 
@@ -22,6 +23,7 @@ impl Strategy for PodStrategy {
         if gated {
             status.insert("conditions".into(), json!([scheduling_gated_condition()]));
         }
+        merge_label_keys(pod);
     }
 
     fn update_subresource(&self, subresource: &str, object: Value, current: &Value) -> Value {
