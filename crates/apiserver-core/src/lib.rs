@@ -21,7 +21,6 @@ pub mod metrics;
 pub mod names;
 pub mod negotiation;
 pub mod object_key;
-pub mod query;
 pub mod request;
 pub mod resource_config;
 pub mod selectors;
@@ -33,6 +32,7 @@ pub mod warnings;
 pub mod webhook;
 
 pub use body::{Body, BodyError};
+pub use transport::query;
 pub use user::{Caller, User};
 
 /// Response extension: the response was proxied from an aggregated API server.

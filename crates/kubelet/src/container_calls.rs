@@ -5,10 +5,11 @@ use std::time::Duration;
 use http::{Response, StatusCode, header};
 use runtime::cri::types::CheckpointContainerRequest;
 use serde_json::json;
+use transport::query::Query;
 
 use crate::{
     context::{self, KubeletContext},
-    http_handler::{QueryParameters, ResponseBody, text_response},
+    http_handler::{ResponseBody, number_parameter, text_response},
     runtime_status::PodRuntimeStatus,
 };
 
@@ -29,11 +30,7 @@ async fn find_running_container(
 }
 
 /// Runs the command of the query parameter `cmd` and answers with its output.
-pub async fn run_in_container(
-    kubelet: &KubeletContext,
-    of: [&str; 3],
-    query: &QueryParameters,
-) -> Response<ResponseBody> {
+pub async fn run_in_container(kubelet: &KubeletContext, of: [&str; 3], query: &Query) -> Response<ResponseBody> {
     let id = match find_running_container(kubelet, of).await {
         Ok(id) => id,
         Err(response) => return response,
@@ -56,12 +53,8 @@ pub async fn run_in_container(
 }
 
 /// Writes a checkpoint of a container to the kubelet's directory and answers with its path.
-pub async fn checkpoint_container(
-    kubelet: &KubeletContext,
-    of: [&str; 3],
-    query: &QueryParameters,
-) -> Response<ResponseBody> {
-    let timeout = match query.get_number("timeout") {
+pub async fn checkpoint_container(kubelet: &KubeletContext, of: [&str; 3], query: &Query) -> Response<ResponseBody> {
+    let timeout = match number_parameter(query, "timeout") {
         Ok(timeout) => timeout.unwrap_or_default(),
         Err(error) => return text_response(StatusCode::BAD_REQUEST, &error.to_string()),
     };

@@ -1,8 +1,9 @@
-//! Types that the handlers of the kubelet's HTTP server share: query parameters and responses.
+//! Types that the handlers of the kubelet's HTTP server share: numbers in query parameters, and responses.
 
 pub use component_server::ResponseBody;
 use component_server::body_of;
 use http::{Response, StatusCode, header};
+use transport::query::Query;
 
 /// Builds a plain-text response.
 pub fn text_response(status: StatusCode, message: &str) -> Response<ResponseBody> {
@@ -18,37 +19,10 @@ pub fn text_response(status: StatusCode, message: &str) -> Response<ResponseBody
 #[error("{0}")]
 pub struct InvalidParameter(pub String);
 
-/// Decoded query parameters.
-pub struct QueryParameters(Vec<(String, String)>);
-
-impl QueryParameters {
-    /// Parses a query string.
-    pub fn parse(query: Option<&str>) -> Self {
-        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-        Self(pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
-    }
-
-    /// Returns the first value of `key`.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
-    }
-
-    /// Returns all values of `key`.
-    pub fn get_all(&self, key: &str) -> Vec<String> {
-        self.0.iter().filter(|(name, _)| name == key).map(|(_, value)| value.clone()).collect()
-    }
-
-    /// Whether `key` is present and not `0` or `false`.
-    pub fn is_set(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| !matches!(value, "0" | "false"))
-    }
-
-    /// Parses a number; the error names the key.
-    pub fn get_number(&self, key: &str) -> Result<Option<u64>, InvalidParameter> {
-        let parse =
-            |value: &str| value.parse().map_err(|_| InvalidParameter(format!("{key}: {value:?} is not a number")));
-        self.get(key).filter(|value| !value.is_empty()).map(parse).transpose()
-    }
+/// Parses a number; the error names the parameter.
+pub fn number_parameter(query: &Query, name: &str) -> Result<Option<u64>, InvalidParameter> {
+    let parse = |value: &str| value.parse().map_err(|_| InvalidParameter(format!("{name}: {value:?} is not a number")));
+    query.get(name).map(parse).transpose()
 }
 
 #[cfg(test)]
@@ -56,13 +30,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn query_parameters_are_decoded() {
-        let query = QueryParameters::parse(Some(
-            "command=sh&command=-c&command=echo%20%22a%26b%22+c&tty=1&stdin=false&tailLines=x",
-        ));
-        assert_eq!(query.get_all("command"), ["sh", "-c", "echo \"a&b\" c"]);
-        assert!(query.is_set("tty") && !query.is_set("stdin") && !query.is_set("absent"));
-        assert!(query.get_number("tailLines").is_err());
-        assert_eq!(query.get_number("absent"), Ok(None));
+    fn numbers_name_their_parameter() {
+        let query = Query::parse("tailLines=x&limitBytes=5&sinceSeconds=");
+        assert_eq!(number_parameter(&query, "tailLines").unwrap_err().to_string(), "tailLines: \"x\" is not a number");
+        assert_eq!(number_parameter(&query, "limitBytes"), Ok(Some(5)));
+        assert_eq!(number_parameter(&query, "sinceSeconds"), Ok(None));
+        assert_eq!(number_parameter(&query, "absent"), Ok(None));
     }
 }

@@ -18,11 +18,12 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, BufReader},
     sync::mpsc,
 };
+use transport::query::Query;
 
 use crate::{
     context::{self, KubeletContext},
     cri_log,
-    http_handler::{InvalidParameter, QueryParameters, ResponseBody, text_response},
+    http_handler::{InvalidParameter, ResponseBody, number_parameter, text_response},
     pod_spec,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
 };
@@ -46,20 +47,20 @@ struct LogOptions {
 }
 
 impl LogOptions {
-    fn parse(query: &QueryParameters, now: Timestamp) -> Result<Self, InvalidParameter> {
-        let mut since = match query.get_number("sinceSeconds")? {
+    fn parse(query: &Query, now: Timestamp) -> Result<Self, InvalidParameter> {
+        let mut since = match number_parameter(query, "sinceSeconds")? {
             Some(seconds) => now.checked_sub(SignedDuration::from_secs(seconds.min(1 << 40) as i64)).ok(),
             None => None,
         };
-        if let Some(time) = query.get("sinceTime").filter(|time| !time.is_empty()) {
+        if let Some(time) = query.get("sinceTime") {
             since = Some(time.parse().map_err(|error| InvalidParameter(format!("sinceTime: {error}")))?);
         }
         Ok(Self {
             follow: query.is_set("follow"),
             previous: query.is_set("previous"),
             timestamps: query.is_set("timestamps"),
-            tail: query.get_number("tailLines")?,
-            limit: query.get_number("limitBytes")?,
+            tail: number_parameter(query, "tailLines")?,
+            limit: number_parameter(query, "limitBytes")?,
             since,
         })
     }
@@ -69,7 +70,7 @@ impl LogOptions {
 pub async fn serve_container_logs(
     kubelet: &Arc<KubeletContext>,
     of: [&str; 3],
-    query: &QueryParameters,
+    query: &Query,
 ) -> Response<ResponseBody> {
     let options = match LogOptions::parse(query, Timestamp::now()) {
         Ok(options) => options,
@@ -199,7 +200,7 @@ impl LogReader {
             }
             let Some(watch) = watch.as_ref().filter(|_| !ended) else { return Ok(()) };
             // One more pass reads what was written before the container exited.
-            ended = !self.is_running().await;
+            ended = !self.check_running().await;
             if ended {
                 continue;
             }
@@ -232,7 +233,7 @@ impl LogReader {
         Ok(Some((File::open(path).await?, watch)))
     }
 
-    async fn is_running(&self) -> bool {
+    async fn check_running(&self) -> bool {
         let status = self.kubelet.cri.container_status(&self.record.status.id).await;
         status.is_ok_and(|status| ContainerRecord { sandbox: String::new(), status }.is_running())
     }
@@ -338,8 +339,7 @@ mod tests {
     #[test]
     fn options_filter_and_format_lines() {
         let check = |query: &str, expected: &str| {
-            let options =
-                LogOptions::parse(&QueryParameters::parse(Some(query)), Timestamp::from_second(100).unwrap()).unwrap();
+            let options = LogOptions::parse(&Query::parse(query), Timestamp::from_second(100).unwrap()).unwrap();
             let mut output = LogFormatter::new(&options);
             let lines = [
                 "1970-01-01T00:00:50Z stdout F old\n",
@@ -354,6 +354,6 @@ mod tests {
         check("sinceSeconds=10", "half\n");
         check("sinceTime=1970-01-01T00:01:00Z&timestamps=true", "1970-01-01T00:01:35Z half\n");
         check("limitBytes=6", "old\nha");
-        assert!(LogOptions::parse(&QueryParameters::parse(Some("sinceTime=x")), Timestamp::UNIX_EPOCH).is_err());
+        assert!(LogOptions::parse(&Query::parse("sinceTime=x"), Timestamp::UNIX_EPOCH).is_err());
     }
 }

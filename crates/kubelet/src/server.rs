@@ -15,13 +15,14 @@ use runtime::cri::types::ContainerState;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use transport::query::Query;
 
 use crate::{
     auth::KubeletAuth,
     cadvisor_metrics, container_calls,
     context::KubeletContext,
     debug_pages,
-    http_handler::{QueryParameters, ResponseBody, text_response},
+    http_handler::{ResponseBody, text_response},
     logs, metrics, resource_metrics,
     runtime_status::labels,
     streams::{self, StreamKind},
@@ -86,7 +87,7 @@ async fn handle_request(
             text_response(StatusCode::OK, &resource_metrics::render_resource_metrics(&kubelet.cri).await)
         }
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
-            let query = QueryParameters::parse(request.uri().query());
+            let query = Query::parse(request.uri().query().unwrap_or_default());
             logs::serve_container_logs(&kubelet, [namespace, pod, container], &query).await
         }
         (_, ["exec" | "attach", namespace, pod, uid, _] | ["portForward", namespace, pod, uid])
@@ -117,11 +118,11 @@ async fn handle_request(
         }
         (&Method::GET, ["logs", below @ ..]) => system_logs::serve_system_logs(&below.join("/")).await,
         (&Method::POST, ["run", namespace, pod, container] | ["run", namespace, pod, _, container]) => {
-            let query = QueryParameters::parse(request.uri().query());
+            let query = Query::parse(request.uri().query().unwrap_or_default());
             container_calls::run_in_container(&kubelet, [namespace, pod, container], &query).await
         }
         (&Method::POST, ["checkpoint", namespace, pod, container]) => {
-            let query = QueryParameters::parse(request.uri().query());
+            let query = Query::parse(request.uri().query().unwrap_or_default());
             container_calls::checkpoint_container(&kubelet, [namespace, pod, container], &query).await
         }
         _ => text_response(StatusCode::NOT_FOUND, "404 page not found"),

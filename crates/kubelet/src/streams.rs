@@ -11,10 +11,11 @@ use hyper_util::rt::TokioIo;
 use runtime::cri::types::{AttachRequest, ExecRequest, PortForwardRequest};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+use transport::query::Query;
 
 use crate::{
     context::{self, KubeletContext},
-    http_handler::{QueryParameters, ResponseBody, text_response},
+    http_handler::{ResponseBody, text_response},
     runtime_status::PodRuntimeStatus,
 };
 
@@ -40,7 +41,7 @@ pub async fn serve_stream(
     request: Request<Incoming>,
     shutdown: CancellationToken,
 ) -> Response<ResponseBody> {
-    let query = QueryParameters::parse(request.uri().query());
+    let query = Query::parse(request.uri().query().unwrap_or_default());
     let url = match stream_url(&kubelet, &purpose, of, &query).await {
         Ok(url) => url,
         Err(StreamError(status, why)) => return text_response(status, &why),
@@ -56,7 +57,7 @@ async fn stream_url(
     kubelet: &KubeletContext,
     purpose: &StreamKind,
     of: [&str; 2],
-    query: &QueryParameters,
+    query: &Query,
 ) -> Result<String, StreamError> {
     let [namespace, name] = of;
     let missing = || StreamError(StatusCode::NOT_FOUND, "pod does not exist".into());
@@ -71,7 +72,7 @@ async fn stream_url(
     let url = match purpose {
         StreamKind::Exec(name) => {
             let StreamOptions { stdin, stdout, stderr, tty } = StreamOptions::from_query(query)?;
-            let (container_id, cmd) = (container(name)?, query.get_all("command"));
+            let (container_id, cmd) = (container(name)?, query.get_all("command").map(str::to_owned).collect());
             kubelet.cri.prepare_exec(ExecRequest { container_id, cmd, tty, stdin, stdout, stderr }).await
         }
         StreamKind::Attach(name) => {
@@ -99,7 +100,7 @@ struct StreamOptions {
 }
 
 impl StreamOptions {
-    fn from_query(query: &QueryParameters) -> Result<Self, StreamError> {
+    fn from_query(query: &Query) -> Result<Self, StreamError> {
         let either = |a: &str, b: &str| query.is_set(a) || query.is_set(b);
         let tty = query.is_set("tty");
         // A terminal has a single output stream.
@@ -117,9 +118,9 @@ impl StreamOptions {
 }
 
 /// Parses the ports that WebSocket clients pass in the query.
-fn parse_ports(query: &QueryParameters) -> Result<Vec<i32>, StreamError> {
+fn parse_ports(query: &Query) -> Result<Vec<i32>, StreamError> {
     let all = query.get_all("port");
-    let parts = all.iter().flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
+    let parts = all.flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
     let parse = |port: &str| match port.parse::<u16>() {
         Ok(number) if number > 0 => Ok(i32::from(number)),
         _ => Err(StreamError(StatusCode::BAD_REQUEST, format!("port: {port:?} is not a port number"))),
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn ports_are_parsed_from_the_query() {
-        let check = |query: &str| parse_ports(&QueryParameters::parse(Some(query))).map_err(|rejection| rejection.1);
+        let check = |query: &str| parse_ports(&Query::parse(query)).map_err(|rejection| rejection.1);
         assert_eq!(check("port=80%2C81&port=82"), Ok(vec![80, 81, 82]));
         assert_eq!(check(""), Ok(vec![]));
         assert!(check("port=0").is_err() && check("port=x").is_err() && check("port=65536").is_err());
@@ -263,10 +264,8 @@ mod tests {
 
     #[test]
     fn command_requires_at_least_one_stream() {
-        let check = |query: &str| {
-            StreamOptions::from_query(&QueryParameters::parse(Some(query)))
-                .map(|s| [s.stdin, s.stdout, s.stderr, s.tty])
-        };
+        let check =
+            |query: &str| StreamOptions::from_query(&Query::parse(query)).map(|s| [s.stdin, s.stdout, s.stderr, s.tty]);
         assert_eq!(check("input=1&output=1&error=1&tty=1").ok(), Some([true, true, false, true]));
         assert_eq!(check("stdin=true&stderr=true").ok(), Some([true, false, true, false]));
         assert!(check("tty=1").is_err());

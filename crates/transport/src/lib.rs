@@ -1,8 +1,9 @@
-//! Pieces of HTTP and TLS connections that the API server, the kubelet and kubectl share: upgraded connections, SPDY, and
-//! server certificates that are not verified.
+//! Pieces of HTTP and TLS connections that the API server, the kubelet and kubectl share: query parameters, upgraded connections,
+//! SPDY, and server certificates that are not verified.
 //!
 //! Invariant: knows no other crate and nothing of Kubernetes.
 
+pub mod query;
 mod server_certificate;
 pub mod spdy;
 mod upgrade;
