@@ -285,7 +285,7 @@ mod tests {
         let may = async || {
             server
                 .authorizers()
-                .is_allowed(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") })
+                .check_access(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") })
                 .await
         };
         assert!(may().await, "everybody may do everything at first");

@@ -173,7 +173,7 @@ impl Authorizers {
     }
 
     /// Whether the request is allowed.
-    pub async fn is_allowed(&self, attributes: &Attributes<'_>) -> bool {
+    pub async fn check_access(&self, attributes: &Attributes<'_>) -> bool {
         self.authorize(attributes).await.is_allowed()
     }
 

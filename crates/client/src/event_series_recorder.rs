@@ -106,7 +106,7 @@ impl EventSeriesRecorder {
 struct SeriesKey([Option<String>; 4], [Option<String>; 12]);
 
 impl SeriesKey {
-    fn of(event: &Event) -> Self {
+    fn from_event(event: &Event) -> Self {
         let parts = |reference: Option<&ObjectReference>| {
             let reference = reference.cloned().unwrap_or_default();
             [
@@ -164,7 +164,7 @@ impl SeriesWriter {
     fn correlate(&self, event: Event) -> Option<Event> {
         let mut known = self.lock_known();
         let now = MicroTime(Timestamp::now());
-        match known.get_mut(&SeriesKey::of(&event)) {
+        match known.get_mut(&SeriesKey::from_event(&event)) {
             Some(Event { series: Some(series), .. }) => {
                 series.count += 1;
                 series.last_observed_time = now;
@@ -175,7 +175,7 @@ impl SeriesWriter {
                 Some(first.clone())
             }
             None => {
-                known.insert(SeriesKey::of(&event), event.clone());
+                known.insert(SeriesKey::from_event(&event), event.clone());
                 Some(event)
             }
         }

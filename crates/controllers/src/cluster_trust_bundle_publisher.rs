@@ -13,7 +13,7 @@ use ring::digest;
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    discovery::is_served,
+    discovery::check_served,
 };
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
@@ -26,7 +26,7 @@ struct TrustBundlePublisher {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let served = is_served::<ClusterTrustBundle>(context.informers.client());
+    let served = check_served::<ClusterTrustBundle>(context.informers.client());
     let root_ca = context.options.root_ca.clone();
     if root_ca.is_empty() || context.shutdown.run_until_cancelled(served).await != Some(true) {
         return;

@@ -129,7 +129,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Whether the server has a resource, in this version, when the controller starts. The features of such controllers are
 /// off by default in the API server too.
-pub(crate) async fn is_served<K: kube::Resource<DynamicType = ()>>(client: &Client) -> bool {
+pub(crate) async fn check_served<K: kube::Resource<DynamicType = ()>>(client: &Client) -> bool {
     let path = format!("/apis/{}/{}", K::group(&()), K::version(&()));
     loop {
         let Ok(request) = http::Request::get(&path).body(Vec::new()) else { return false };

@@ -13,7 +13,7 @@ use kube::{
 
 use crate::{
     ControllerContext,
-    discovery::is_served,
+    discovery::check_served,
     periodic::{PeriodicTask, run_periodically},
 };
 
@@ -27,7 +27,7 @@ struct PodCertificateRequestCleaner {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let served = is_served::<PodCertificateRequest>(context.informers.client());
+    let served = check_served::<PodCertificateRequest>(context.informers.client());
     if context.shutdown.run_until_cancelled(served).await != Some(true) {
         return;
     }

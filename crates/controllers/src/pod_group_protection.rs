@@ -8,7 +8,7 @@ use kube::{Api, Client, api::PostParams};
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    discovery::is_served,
+    discovery::check_served,
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
     pod_view::PodView,
@@ -26,7 +26,7 @@ struct PodGroupProtectionController {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let served = is_served::<PodGroup>(context.informers.client());
+    let served = check_served::<PodGroup>(context.informers.client());
     if context.shutdown.run_until_cancelled(served).await != Some(true) {
         return;
     }

@@ -125,7 +125,9 @@ impl StorageProtectionController {
                 };
                 let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &key.namespace);
                 match protection_step(claim.as_ref(), PVC_FINALIZER) {
-                    ProtectionStep::Release if self.is_claim_used(&claim, key).await? => Ok(RequeueAction::AwaitChange),
+                    ProtectionStep::Release if self.check_claim_in_use(&claim, key).await? => {
+                        Ok(RequeueAction::AwaitChange)
+                    }
                     step => apply_step(api, claim.as_ref(), PVC_FINALIZER, step).await,
                 }
             }
@@ -141,7 +143,7 @@ impl StorageProtectionController {
                 let Some(class) = self.classes.get("", name) else { return Ok(RequeueAction::AwaitChange) };
                 let api: Api<VolumeAttributesClass> = Api::all(self.client.clone());
                 match protection_step(class.as_ref(), VAC_FINALIZER) {
-                    ProtectionStep::Release if self.is_class_used(name).await? => Ok(RequeueAction::AwaitChange),
+                    ProtectionStep::Release if self.check_class_in_use(name).await? => Ok(RequeueAction::AwaitChange),
                     step => apply_step(api, class.as_ref(), VAC_FINALIZER, step).await,
                 }
             }
@@ -149,7 +151,7 @@ impl StorageProtectionController {
     }
 
     /// Whether a pod uses the claim, by the cache and, since that may be old, by the server.
-    async fn is_claim_used(&self, claim: &PersistentVolumeClaim, key: &ObjectKey) -> Result<bool, kube::Error> {
+    async fn check_claim_in_use(&self, claim: &PersistentVolumeClaim, key: &ObjectKey) -> Result<bool, kube::Error> {
         if self.pods.by_index(PODS_BY_CLAIM, &key.to_string()).iter().any(|pod| pod_uses_claim(pod, claim)) {
             return Ok(true);
         }
@@ -159,7 +161,7 @@ impl StorageProtectionController {
     }
 
     /// Whether a claim or a volume refers to the class, by the caches and by the server.
-    async fn is_class_used(&self, name: &str) -> Result<bool, kube::Error> {
+    async fn check_class_in_use(&self, name: &str) -> Result<bool, kube::Error> {
         let by_claim = |claim: &PersistentVolumeClaim| claim_class_names(claim).any(|class| class == name);
         let by_volume = |volume: &PersistentVolume| {
             volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref()) == Some(name)

@@ -21,7 +21,7 @@ use kube::{
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    discovery::is_served,
+    discovery::check_served,
 };
 
 const IDENTITY_NAMESPACE: &str = "kube-system";
@@ -36,7 +36,7 @@ struct StorageVersionGc {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let served = is_served::<StorageVersion>(context.informers.client());
+    let served = check_served::<StorageVersion>(context.informers.client());
     if context.shutdown.run_until_cancelled(served).await != Some(true) {
         return;
     }

@@ -86,7 +86,7 @@ pub struct UpArguments {
     #[arg(long, value_name = "CIDR", default_value = "10.42.0.0/16")]
     pub pod_cidr: sys::net::Ipv4Cidr,
 
-    /// How packets get from node to node: vxlan, host-gw (all nodes on one network) or udp
+    /// Back end that carries packets between nodes: vxlan, host-gw (all nodes on one network) or udp
     ///
     /// It holds for all nodes and can be changed by another start. Default: that of the last start, else vxlan.
     #[arg(long, value_name = "NAME")]
@@ -279,7 +279,7 @@ pub struct TokenArguments {
 pub enum TokenCommands {
     /// Make a token and print the command that joins a node with it
     Create {
-        /// How long it is valid, such as 30m or 24h; 0: until it is deleted
+        /// Validity, such as 30m or 24h; 0: until it is deleted
         #[arg(long, value_name = "DURATION", default_value = "24h")]
         ttl: String,
     },

@@ -125,7 +125,7 @@ impl StatusTarget {
                         tokio::time::sleep(RETRY_DELAY).await;
                     }
                     Err(error) if has_status_code(&error, 404) => return,
-                    Err(error) if has_status_code(&error, 409) && self.is_replaced().await => return,
+                    Err(error) if has_status_code(&error, 409) && self.check_replaced().await => return,
                     Err(error) if has_status_code(&error, 422) => {
                         tracing::error!(pod = self.name, %error, "kubelet: pod status rejected as invalid");
                         written.send_replace(status);
@@ -171,7 +171,7 @@ impl StatusTarget {
     }
 
     /// Whether the pod is gone, or another pod has its name: the patch names the uid, so it conflicts for ever.
-    async fn is_replaced(&self) -> bool {
+    async fn check_replaced(&self) -> bool {
         let current = self.api.get_metadata_opt(&self.name).await;
         current.is_ok_and(|pod| pod.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(&self.uid)))
     }

@@ -44,11 +44,11 @@ impl BindingCycle {
         match contain_future("scheduler", &key, self.bind_pod()).await {
             Ok(Ok(())) => self.finish(),
             Ok(Err(failure)) => self.fail(failure),
-            Err(_) => self.fail(BindingFailure::Failed(Status::error("the binding cycle panicked"))),
+            Err(_) => self.fail(BindingCycleFailure::Failed(Status::error("the binding cycle panicked"))),
         }
     }
 
-    async fn bind_pod(&mut self) -> Result<(), BindingFailure> {
+    async fn bind_pod(&mut self) -> Result<(), BindingCycleFailure> {
         let (handle, framework) = (self.handle.clone(), self.framework.clone());
         let needs_work = framework.run_pre_bind_pre_flight(&mut self.state, &self.assumed, &self.node)?;
         if needs_work || !self.waits.is_empty() {
@@ -62,8 +62,8 @@ impl BindingCycle {
         if !self.waits.is_empty() {
             let permitted = handle.waiting_pods.wait(&self.assumed.uid, &self.waits).await;
             permitted.map_err(|status| match status.is_rejected() {
-                true => BindingFailure::NotPermitted(status),
-                false => BindingFailure::Failed(status),
+                true => BindingCycleFailure::NotPermitted(status),
+                false => BindingCycleFailure::Failed(status),
             })?;
         }
         handle.queue.done(&self.assumed.uid);
@@ -94,15 +94,15 @@ impl BindingCycle {
         framework.run_post_bind(&state, &assumed, &node);
     }
 
-    fn fail(self, failure: BindingFailure) {
+    fn fail(self, failure: BindingCycleFailure) {
         let Self { handle, framework, state, entry, assumed, node, started, .. } = self;
         framework.run_unreserve(&state, &assumed, &node);
         handle.lock_cache().forget_pod(&assumed.uid);
         let (is_rejected, failure) = match failure {
-            BindingFailure::NotPermitted(status) => {
+            BindingCycleFailure::NotPermitted(status) => {
                 (true, CycleFailure::unfit(rejection_diagnosis(&status), 1, NominatingInfo::Set(None)))
             }
-            BindingFailure::Failed(status) => (status.is_rejected(), CycleFailure::from_status(status)),
+            BindingCycleFailure::Failed(status) => (status.is_rejected(), CycleFailure::from_status(status)),
         };
         let object = crate::queue::pod_change(Some(assumed.clone()), None);
         let others = |pod: &PodInfo| pod.uid != assumed.uid;
@@ -117,14 +117,14 @@ impl BindingCycle {
 }
 
 /// Why a pod was not bound.
-enum BindingFailure {
+enum BindingCycleFailure {
     /// A Permit plug-in rejected it, as if it did not fit on its node.
     NotPermitted(Status),
     /// Something failed on the way.
     Failed(Status),
 }
 
-impl From<Status> for BindingFailure {
+impl From<Status> for BindingCycleFailure {
     fn from(status: Status) -> Self {
         Self::Failed(status)
     }

@@ -13,7 +13,7 @@ use crate::views::pod_info::PodInfo;
 /// Namespace and name of a pod group.
 type PodGroupKey = (Arc<str>, Arc<str>);
 
-/// How far the scheduling of a pod has come.
+/// The progress of the scheduling of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodStage {
     Unscheduled,

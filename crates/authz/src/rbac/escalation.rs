@@ -107,7 +107,7 @@ async fn may_escalate(authorizers: &Authorizers, target: &ResourceRequest) -> bo
         ..ResourceAttributes::default()
     };
     let attributes = Attributes { user: &target.user, verb: "escalate", target: AttributesTarget::Resource(resource) };
-    authorizers.is_allowed(&attributes).await
+    authorizers.check_access(&attributes).await
 }
 
 async fn may_bind(authorizers: &Authorizers, target: &ResourceRequest, binding: &Value) -> bool {
@@ -125,7 +125,7 @@ async fn may_bind(authorizers: &Authorizers, target: &ResourceRequest, binding: 
         ..ResourceAttributes::default()
     };
     let attributes = Attributes { user: &target.user, verb: "bind", target: AttributesTarget::Resource(role) };
-    authorizers.is_allowed(&attributes).await
+    authorizers.check_access(&attributes).await
 }
 
 /// Whether a write changes only fields of the garbage collector, which grants nothing.

@@ -59,7 +59,7 @@ impl ApprovingController {
             .map_err(|source| CertificateSyncError::Parse { name: name.into(), source })?;
         let permissions = permissions(&object, &parsed);
         for (subresource, message) in &permissions {
-            if self.is_allowed(&object, subresource).await? {
+            if self.review_access(&object, subresource).await? {
                 self.approve(&object, message).await?;
                 return Ok(RequeueAction::AwaitChange);
             }
@@ -68,7 +68,7 @@ impl ApprovingController {
         Ok(if permissions.is_empty() { RequeueAction::AwaitChange } else { RequeueAction::Backoff })
     }
 
-    async fn is_allowed(&self, object: &CertificateSigningRequest, subresource: &str) -> Result<bool, kube::Error> {
+    async fn review_access(&self, object: &CertificateSigningRequest, subresource: &str) -> Result<bool, kube::Error> {
         let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {

@@ -81,7 +81,7 @@ impl PersistentVolumeBinder {
         let started = self.recyclers.lock().get(&volume.name_any()).map(|recycler| recycler.created);
         let result = match started {
             None => self.start_recycler(&volume, &pod).await.map(|()| false),
-            Some(created) => self.is_recycled(&volume, created).await,
+            Some(created) => self.check_recycled(&volume, created).await,
         };
         match result {
             Ok(false) => Ok(true),
@@ -131,7 +131,7 @@ impl PersistentVolumeBinder {
     }
 
     /// Whether the pod has succeeded. The pod of a recycling that has ended is deleted.
-    async fn is_recycled(&self, volume: &PersistentVolume, created: u64) -> Result<bool, RecycleError> {
+    async fn check_recycled(&self, volume: &PersistentVolume, created: u64) -> Result<bool, RecycleError> {
         let name = format!("{NAME_PREFIX}{}", volume.name_any());
         let cached = self.pods.get(NAMESPACE, &name);
         let failure = match &cached {

@@ -263,7 +263,7 @@ impl<'a> AutoscalerSync<'a> {
             for (key, record) in records.iter().filter(|(key, _)| key.namespace == self.key.namespace) {
                 let selects = |selector: &QuerySelector| pods.iter().any(|pod| selects_pod(selector, pod));
                 if record.selector.as_ref().is_some_and(selects) {
-                    controlling.push(format!("{{{} {}}}", key.name, key.namespace));
+                    controlling.push(key.to_string());
                 }
             }
         }

@@ -234,7 +234,7 @@ impl ResourceClaimController {
         let reserved = claim.status.as_ref().and_then(|status| status.reserved_for.clone()).unwrap_or_default();
         let mut remaining = Vec::with_capacity(reserved.len());
         for consumer in &reserved {
-            if self.is_valid_reservation(&namespace, consumer).await? {
+            if self.check_reservation(&namespace, consumer).await? {
                 remaining.push(consumer.clone());
             }
         }
@@ -247,7 +247,7 @@ impl ResourceClaimController {
         if is_unused { self.delete_unused(&namespace, claim).await } else { Ok(()) }
     }
 
-    async fn is_valid_reservation(
+    async fn check_reservation(
         &self,
         namespace: &str,
         consumer: &ResourceClaimConsumerReference,

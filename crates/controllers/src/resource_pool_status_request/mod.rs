@@ -25,7 +25,7 @@ use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
     device_pools::{CLAIMS_BY_POOL, allocated_devices, index_claims_by_pool, pool_key},
-    discovery::is_served,
+    discovery::check_served,
 };
 
 /// Index of ResourceSlices by driver.
@@ -59,7 +59,7 @@ pub(crate) enum PoolStatusError {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let served = is_served::<ResourcePoolStatusRequest>(context.informers.client());
+    let served = check_served::<ResourcePoolStatusRequest>(context.informers.client());
     if context.shutdown.run_until_cancelled(served).await != Some(true) {
         return;
     }

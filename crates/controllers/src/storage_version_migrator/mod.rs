@@ -30,7 +30,7 @@ use self::{
 use crate::{
     ControllerContext,
     controller::{Controller, ControllerWatches, run_controller},
-    discovery::{DiscoveredResource, is_served},
+    discovery::{DiscoveredResource, check_served},
 };
 
 /// Objects per list request.
@@ -44,7 +44,7 @@ struct StorageVersionMigrator {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let served = is_served::<StorageVersionMigration>(context.informers.client());
+    let served = check_served::<StorageVersionMigration>(context.informers.client());
     if context.shutdown.run_until_cancelled(served).await != Some(true) {
         return;
     }

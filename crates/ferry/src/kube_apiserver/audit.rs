@@ -27,7 +27,7 @@ fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogBackendConfi
     if let Some(format) = given.text("audit-log-format").filter(|format| format != "json") {
         bail!("--audit-log-format {format} is not supported: events are written as json");
     }
-    let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-log")?;
+    let SinkOptions { mode, batch, truncation } = SinkOptions::from_flags(given, "audit-log")?;
     let megabytes: u64 = parse_number(given, "audit-log-maxsize")?;
     let days: u32 = parse_number(given, "audit-log-maxage")?;
     Ok(Some(LogBackendConfig {
@@ -47,7 +47,7 @@ fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<WebhookBack
     let Some(file) = flag_path(given, FILE) else { return Ok(None) };
     let endpoint =
         apiserver::endpoint_from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
-    let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-webhook")?;
+    let SinkOptions { mode, batch, truncation } = SinkOptions::from_flags(given, "audit-webhook")?;
     let pause = given.duration("audit-webhook-initial-backoff")?;
     Ok(Some(WebhookBackendConfig { endpoint: Arc::new(endpoint), mode, batch, truncation, pause }))
 }
@@ -60,7 +60,7 @@ struct SinkOptions {
 }
 
 impl SinkOptions {
-    fn of(given: &ParsedFlags<'_>, output: &str) -> anyhow::Result<Self> {
+    fn from_flags(given: &ParsedFlags<'_>, output: &str) -> anyhow::Result<Self> {
         let flag = |name: &str| format!("{output}-{name}");
         if let Some(version) = given.text(&flag("version")).filter(|version| version != "audit.k8s.io/v1") {
             bail!("--{} {version}: invalid group version, allowed versions are [\"audit.k8s.io/v1\"]", flag("version"));

@@ -31,7 +31,7 @@ const COMMAND: ComponentCommand = ComponentCommand { name: "kube-apiserver", abo
 /// Runs the API server until it is asked to end.
 pub fn run_command(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     COMMAND.run(arguments, |given| {
-        let options = ApiServerOptions::of(given)?;
+        let options = ApiServerOptions::from_flags(given)?;
         start_logging(given)?;
         tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve_until_signal(options))
     })

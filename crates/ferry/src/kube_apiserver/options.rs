@@ -60,7 +60,7 @@ pub struct CertificateFiles {
 
 impl ApiServerOptions {
     /// Checks what was given.
-    pub fn of(given: &ParsedFlags<'_>) -> anyhow::Result<Self> {
+    pub fn from_flags(given: &ParsedFlags<'_>) -> anyhow::Result<Self> {
         let storage = storage_options(given)?;
         let data_dir = given.text("data-dir").map(PathBuf::from);
         if storage.etcd_servers.is_empty() && data_dir.is_none() {

@@ -165,7 +165,7 @@ impl PlanElements {
     }
 
     fn add_frontend(&mut self, frontend: &Frontend, action: FrontendAction, port: &PortPlan) {
-        let maps = FrontendMaps::of(frontend);
+        let maps = FrontendMaps::from_frontend(frontend);
         let key = frontend_key(frontend);
         let goto = |chain: &str| Verdict::Goto(chain.to_owned());
         match action {
@@ -229,7 +229,7 @@ struct FrontendMaps {
 }
 
 impl FrontendMaps {
-    fn of(frontend: &Frontend) -> Self {
+    fn from_frontend(frontend: &Frontend) -> Self {
         match frontend {
             Frontend::Address(..) => Self {
                 services: SetName::ServiceIps,

@@ -68,7 +68,7 @@ pub enum FeatureGateError {
     Dependency {
         /// The gate.
         name: &'static str,
-        /// What it needs.
+        /// The gates that it depends on.
         dependency: &'static str,
     },
 }

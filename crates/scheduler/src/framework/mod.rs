@@ -89,7 +89,7 @@ pub type EnabledPlugins = HashMap<ExtensionPoint, Vec<(Arc<dyn Plugin>, i64)>>;
 /// The only nodes that can fit, and the plug-ins that know.
 pub type RestrictedNodes = (Vec<Arc<str>>, Vec<&'static str>);
 
-/// What a pod waits for after Permit.
+/// The plug-ins that a pod waits for after Permit, with their time limits.
 #[derive(Debug, Default)]
 pub struct PermitWait {
     /// The plug-ins, and how long at most.

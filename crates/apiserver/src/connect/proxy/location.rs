@@ -101,7 +101,7 @@ async fn resolve_service(
     while !ends.is_empty() {
         let (ip, number, pod) = ends.swap_remove(fastrand::usize(..ends.len()));
         // Endpoints may name any address; only those of pods are used.
-        if is_pod_address(server, target, &pod, &ip).await {
+        if check_pod_address(server, target, &pod, &ip).await {
             return place.to_backend(server, &ip, &number.to_string());
         }
     }
@@ -153,7 +153,7 @@ async fn endpoint_slices(server: &Server, target: &ResourceRequest, service: &st
     if found.is_empty() { Err(Status::not_found(&target.resource, service)) } else { Ok(found) }
 }
 
-async fn is_pod_address(server: &Server, target: &ResourceRequest, pod: &str, ip: &str) -> bool {
+async fn check_pod_address(server: &Server, target: &ResourceRequest, pod: &str, ip: &str) -> bool {
     let Ok(pods) = loopback::find_resource("", "v1", "pods") else { return false };
     let Ok((pod, _)) = server.shared.registry.read_object(pods, &target.namespace, pod).await else { return false };
     meta::list_at(&pod, &["status", "podIPs"]).iter().any(|known| meta::string_at(known, &["ip"]) == ip)

@@ -21,7 +21,7 @@ pub enum VolumeBindingError {
     #[error("persistentvolumeclaim {0:?} is being deleted")]
     ClaimDeleted(String),
     /// A claim of the pod is not in the cache.
-    #[error("error getting PVC \"{0}\": could not find v1.PersistentVolumeClaim")]
+    #[error("error getting PVC {0:?}: persistentvolumeclaims {0:?} not found")]
     ClaimUnknown(String),
     /// A claim that is to be provisioned names no class.
     #[error("no class for claim {0:?}")]
@@ -56,10 +56,10 @@ pub enum BindingFailure {
     #[error("pv {volume:?} node affinity doesn't match node {node:?}: no matching NodeSelectorTerms")]
     VolumeUnreachable { volume: String, node: String },
     /// A chosen volume is gone.
-    #[error("failed to check binding: could not find v1.PersistentVolume {0:?}")]
+    #[error("failed to check binding: persistentvolumes {0:?} not found")]
     VolumeNotFound(String),
     /// A claim is gone.
-    #[error("{during}: could not find v1.PersistentVolumeClaim {claim:?}")]
+    #[error("{during}: persistentvolumeclaims {claim:?} not found")]
     ClaimNotFound { during: &'static str, claim: String },
     /// The volume was taken from the claim.
     #[error("ClaimRef got reset for pv {0:?}")]
