@@ -1,6 +1,6 @@
-//! Passes the commit that is built to the compiler, for `/version`.
+//! Passes the commit that is built to the compiler, for `/version`, and has the linker fold identical functions.
 
-use std::process::Command;
+use std::{env, process::Command};
 
 fn main() {
     let commit = git(&["rev-parse", "HEAD"]).unwrap_or_default();
@@ -12,6 +12,18 @@ fn main() {
         println!("cargo:rerun-if-changed={log}");
     }
     println!("cargo:rerun-if-changed=build.rs");
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") && links_with_lld() {
+        println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
+    }
+}
+
+/// Whether the target's linker is the LLD that comes with Rust, which folds the copies of generic functions that each crate
+/// has of its own: a third of the code.
+fn links_with_lld() -> bool {
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
+    is("TARGET", "x86_64-unknown-linux-gnu")
+        && is("HOST", "x86_64-unknown-linux-gnu")
+        && env::var("RUSTC_LINKER").is_err()
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
