@@ -6,16 +6,14 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
+    future::ready,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
 use futures::{Stream, StreamExt};
-use kube::{
-    Api, Client, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, Resource, core::ApiResource, runtime::watcher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +23,7 @@ pub use crate::cached_view::CachedObject;
 use crate::{
     cached_view::CachedView,
     indexer::{Indexer, ResourceEvent},
-    unmanaged_object::UnmanagedObject,
+    raw_object::{RawObject, decode_event, watch_raw_objects},
 };
 
 /// Delay before a handler that panicked is called again; doubles up to 64 times.
@@ -55,8 +53,9 @@ impl<K: CachedView> SharedInformer<K> {
     /// Starts watching in the background until `shutdown`.
     pub fn start(api: Api<K::Object>, config: watcher::Config, shutdown: CancellationToken) -> Self {
         let informer = Self::new_idle();
-        let events = watcher(UnmanagedObject::api(api), config.streaming_lists()).default_backoff();
-        let events = events.map(|event| event.map(UnmanagedObject::into_event));
+        let (namespace, resource) = (api.namespace().map(str::to_owned), ApiResource::erase::<K::Object>(&()));
+        let events = watch_raw_objects(api.into_client(), namespace.as_deref(), &resource, config);
+        let events = events.filter_map(|event| ready(decode_or_skip::<K>(event)));
         let follower = informer.clone();
         tokio::spawn(async move { shutdown.run_until_cancelled(follower.process_events(events)).await });
         informer
@@ -184,6 +183,20 @@ impl<K: CachedView> SharedInformer<K> {
 
     fn lock_handlers(&self) -> MutexGuard<'_, Vec<EventHandler<K>>> {
         self.shared.handlers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Decodes an event of a watch. An object that cannot be decoded is left out, so that it does not hold up the others.
+fn decode_or_skip<K: CachedView>(
+    event: watcher::Result<watcher::Event<RawObject>>,
+) -> Option<watcher::Result<watcher::Event<K::Object>>> {
+    match event.map(decode_event) {
+        Ok(Ok(event)) => Some(Ok(event)),
+        Ok(Err(error)) => {
+            tracing::error!(kind = %K::Object::kind(&()), %error, "informer: undecodable object left out");
+            None
+        }
+        Err(error) => Some(Err(error)),
     }
 }
 

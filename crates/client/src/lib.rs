@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod node_affinity;
 mod queue_metrics;
 mod rate_limiter;
+mod raw_object;
 pub mod service_account_client;
 pub mod tolerations;
 pub mod transport;

@@ -3,10 +3,8 @@
 //!
 //! An adapter between the decoder of JSON and that of the object passes everything through but the key to be skipped.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData};
 
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Resource, runtime::watcher};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, EnumAccess, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor},
@@ -19,60 +17,6 @@ pub(crate) struct UnmanagedObject<K>(pub(crate) K);
 impl<'de, K: Deserialize<'de>> Deserialize<'de> for UnmanagedObject<K> {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         K::deserialize(SkippingDecoder { inner: decoder, level: ObjectLevel::Object }).map(Self)
-    }
-}
-
-impl<K> UnmanagedObject<K>
-where
-    K: Resource<DynamicType = ()>,
-{
-    /// Returns the API of the same objects, decoded without managed fields.
-    pub(crate) fn api(of: Api<K>) -> Api<Self> {
-        match of.namespace().map(str::to_owned) {
-            Some(namespace) => Api::namespaced(of.into_client(), &namespace),
-            None => Api::all(of.into_client()),
-        }
-    }
-
-    /// Returns an event of the object itself.
-    pub(crate) fn into_event(event: watcher::Event<Self>) -> watcher::Event<K> {
-        match event {
-            watcher::Event::Init => watcher::Event::Init,
-            watcher::Event::InitApply(object) => watcher::Event::InitApply(object.0),
-            watcher::Event::InitDone => watcher::Event::InitDone,
-            watcher::Event::Apply(object) => watcher::Event::Apply(object.0),
-            watcher::Event::Delete(object) => watcher::Event::Delete(object.0),
-        }
-    }
-}
-
-impl<K: Resource> Resource for UnmanagedObject<K> {
-    type DynamicType = K::DynamicType;
-    /// Whether there is a namespace the converted API knows.
-    type Scope = NamespaceResourceScope;
-
-    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
-    }
-
-    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
-    }
-
-    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
-    }
-
-    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.0.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.meta_mut()
     }
 }
 
@@ -282,8 +226,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for MetadataSeed<S> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-    use kube::core::WatchEvent;
+    use k8s_openapi::api::apps::v1::Deployment;
     use serde_json::json;
 
     use super::*;
@@ -303,21 +246,5 @@ mod tests {
         let UnmanagedObject::<Deployment>(decoded) = serde_json::from_str(&object.to_string()).unwrap();
         assert_eq!(decoded, expected);
         assert!(expected.spec.unwrap().template.metadata.unwrap().managed_fields.is_some());
-    }
-
-    #[test]
-    fn events_of_watches_are_decoded_whatever_comes_first() {
-        let object = format!(
-            r#"{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"managedFields": {MANAGED}, "name": "a"}}, "data": {{"managedFields": "b"}}}}"#
-        );
-        for line in [
-            format!(r#"{{"type": "ADDED", "object": {object}}}"#),
-            format!(r#"{{"object": {object}, "type": "ADDED"}}"#),
-        ] {
-            let event: WatchEvent<UnmanagedObject<ConfigMap>> = serde_json::from_str(&line).unwrap();
-            let WatchEvent::Added(UnmanagedObject(map)) = event else { panic!("{event:?}") };
-            assert_eq!((map.metadata.name.as_deref(), &map.metadata.managed_fields), (Some("a"), &None));
-            assert_eq!(map.data.unwrap()["managedFields"], "b");
-        }
     }
 }
