@@ -116,6 +116,11 @@ impl LeaderElector {
         self.fence.clone()
     }
 
+    /// The name of the lease and its fence, for a health check.
+    pub fn health(&self) -> (String, LeaderFence) {
+        (self.config.name.clone(), self.fence())
+    }
+
     /// Runs `lead` whenever this candidate is the leader, until `shutdown`. Its token is cancelled when leadership is
     /// lost or at shutdown; it must then stop its work and return. Returns early if `lead` returns by itself.
     pub async fn run<F, Fut>(mut self, shutdown: CancellationToken, lead: F)

@@ -8,7 +8,10 @@
 //!   any other candidate takes the lease over.
 //! - Reads and watches pass always.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use kube::{Client, client::Body};
 use tokio::time::Instant;
@@ -48,6 +51,12 @@ impl LeaderFence {
         open_until.is_some_and(|end| Instant::now() < end)
     }
 
+    /// Returns the time for which the lease has been over although the candidate has not stopped leading.
+    pub fn overdue(&self) -> Option<Duration> {
+        let open_until = *self.open_until.lock().unwrap_or_else(PoisonError::into_inner);
+        Instant::now().checked_duration_since(open_until?)
+    }
+
     /// Lets writes pass until `end`.
     pub(crate) fn open_until(&self, end: Instant) {
         *self.open_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
@@ -56,5 +65,22 @@ impl LeaderFence {
     /// Refuses writes from now on.
     pub(crate) fn close(&self) {
         *self.open_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_that_ended_is_overdue_until_the_fence_closes() {
+        let fence = LeaderFence::default();
+        assert_eq!((fence.is_open(), fence.overdue()), (false, None));
+        fence.open_until(Instant::now() + Duration::from_secs(5));
+        assert_eq!((fence.is_open(), fence.overdue()), (true, None));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!((fence.is_open(), fence.overdue()), (false, Some(Duration::from_secs(25))));
+        fence.close();
+        assert_eq!(fence.overdue(), None);
     }
 }

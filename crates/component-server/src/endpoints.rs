@@ -9,13 +9,20 @@ use crate::{
 };
 
 /// A named health check.
-type HealthCheck = (&'static str, Box<dyn Fn() -> Result<(), String> + Send + Sync>);
+type NamedHealthCheck = (&'static str, HealthCheck);
+/// A function that tells whether a part of the component works.
+pub type HealthCheck = Box<dyn Fn() -> Result<(), UnhealthyError> + Send + Sync>;
+
+/// The reason why a health check fails, shown where a single check is asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnhealthyError(pub String);
 
 /// Health, metrics and configuration of a component.
 pub struct ComponentEndpoints {
     auth: DelegatedAuth,
     always_allow_paths: Vec<String>,
-    checks: Vec<HealthCheck>,
+    checks: Vec<NamedHealthCheck>,
     metrics: fn() -> String,
     configz: Value,
 }
@@ -24,17 +31,13 @@ impl ComponentEndpoints {
     /// Endpoints with a check `ping`. `configz` is the document of `/configz`; paths of `always_allow_paths` need no
     /// authorization, and one that ends with `*` stands for all below it.
     pub fn new(auth: DelegatedAuth, always_allow_paths: Vec<String>, metrics: fn() -> String, configz: Value) -> Self {
-        let ping: HealthCheck = ("ping", Box::new(|| Ok(())));
+        let ping: NamedHealthCheck = ("ping", Box::new(|| Ok(())));
         Self { auth, always_allow_paths, checks: vec![ping], metrics, configz }
     }
 
     /// Adds a health check.
-    pub fn with_check(
-        mut self,
-        name: &'static str,
-        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) -> Self {
-        self.checks.push((name, Box::new(check)));
+    pub fn with_check(mut self, name: &'static str, check: HealthCheck) -> Self {
+        self.checks.push((name, check));
         self
     }
 
@@ -158,7 +161,7 @@ mod tests {
         let auth = DelegatedAuth::new(kube::Client::new(service, "default"), DelegatedAuthConfig::default());
         let open = vec!["/healthz".to_owned(), "/livez*".to_owned()];
         ComponentEndpoints::new(auth, open, || "metric 1\n".into(), json!({"a": 1}))
-            .with_check("broken", || Err("disk full".into()))
+            .with_check("broken", Box::new(|| Err(UnhealthyError("disk full".into()))))
     }
 
     async fn check(token: &str, path: &str, query: &str, want: (u16, &str)) {

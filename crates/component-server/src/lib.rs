@@ -11,5 +11,5 @@ mod https_server;
 mod ttl_cache;
 
 pub use delegated_auth::{AccessAttributes, DelegatedAuth, DelegatedAuthConfig, TokenRejected, UserInfo};
-pub use endpoints::ComponentEndpoints;
+pub use endpoints::{ComponentEndpoints, HealthCheck, UnhealthyError};
 pub use https_server::{HttpsHandler, ResponseBody, body_of, serve_https};

@@ -11,9 +11,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use apiserver::{AuthenticationConfig, CaBundle, ClientCertificateVerifier};
-use client::certificates::ReloadingCertificate;
+use client::{LeaderFence, certificates::ReloadingCertificate};
 use component_server::{
-    ComponentEndpoints, DelegatedAuth, DelegatedAuthConfig, HttpsHandler, ResponseBody, UserInfo, serve_https,
+    ComponentEndpoints, DelegatedAuth, DelegatedAuthConfig, HttpsHandler, ResponseBody, UnhealthyError, UserInfo,
+    serve_https,
 };
 use futures::StreamExt;
 use http::{Request, Response};
@@ -37,6 +38,9 @@ use crate::{flags::ParsedFlags, pki::crypto_provider, self_signed::SelfSignedCer
 /// The ConfigMap with the API server's client CAs.
 const AUTHENTICATION_CONFIG_MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 
+/// Time after which a leader that neither renewed its lease nor stopped leading is reported as unhealthy.
+const EXPIRED_LEASE_TOLERANCE: Duration = Duration::from_secs(20);
+
 /// The serving, authentication and authorization flags of a component.
 pub struct ComponentServingOptions {
     bind_address: IpAddr,
@@ -53,6 +57,8 @@ pub struct ComponentServingOptions {
     authentication_kubeconfig: Option<PathBuf>,
     /// Renders `/metrics`.
     pub metrics: fn() -> String,
+    /// The lease of the component and its fence, for the health check `leaderElection`.
+    pub leader_election: Option<(String, LeaderFence)>,
 }
 
 impl ComponentServingOptions {
@@ -90,6 +96,7 @@ impl ComponentServingOptions {
             },
             authentication_kubeconfig: path("authentication-kubeconfig").or_else(|| path("authorization-kubeconfig")),
             metrics: client::metrics::render_component_metrics,
+            leader_election: None,
         })
     }
 
@@ -115,7 +122,10 @@ impl ComponentServingOptions {
         let verifier = apiserver::client_verifier(&config);
         let tls = self.tls_config(component, verifier.clone())?;
         let auth = DelegatedAuth::new(client.clone(), self.auth);
-        let endpoints = ComponentEndpoints::new(auth, self.always_allow_paths, self.metrics, configz);
+        let mut endpoints = ComponentEndpoints::new(auth, self.always_allow_paths, self.metrics, configz);
+        if let Some((lease, fence)) = self.leader_election {
+            endpoints = endpoints.with_check("leaderElection", Box::new(move || check_lease(&lease, &fence)));
+        }
         let server = Arc::new(ServedComponent { endpoints, client_ca: RwLock::new(self.client_ca.clone()), verifier });
         if let Some(certificate) = self.certificate {
             components.start("certificate reload", |shutdown| async move {
@@ -157,6 +167,16 @@ impl ComponentServingOptions {
         };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
+    }
+}
+
+/// Fails if the component still leads long after the end of its lease.
+fn check_lease(lease: &str, fence: &LeaderFence) -> Result<(), UnhealthyError> {
+    match fence.overdue() {
+        Some(overdue) if overdue > EXPIRED_LEASE_TOLERANCE => {
+            Err(UnhealthyError(format!("failed election to renew leadership on lease {lease}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -49,7 +49,7 @@ async fn run_until_signal(options: ControllerManagerOptions, serving: ComponentS
 
 async fn start(
     options: ControllerManagerOptions,
-    serving: ComponentServingOptions,
+    mut serving: ComponentServingOptions,
     components: &mut ComponentSet,
 ) -> anyhow::Result<()> {
     let (kubeconfig, master) = (options.kubeconfig.as_deref(), options.master.as_deref());
@@ -57,6 +57,8 @@ async fn start(
         .await
         .context("cannot connect to the API server")?;
     let manager = clients.authenticated;
+    let elector = elector(&manager, &options);
+    serving.leader_election = elector.as_ref().map(LeaderElector::health);
     serving.start(COMMAND.name, manager.clone(), configz::render_configz(&options), components).await?;
     let client_of: controllers::ServiceAccountClients = {
         let (manager, anonymous) = (manager.clone(), clients.anonymous);
@@ -67,7 +69,7 @@ async fn start(
     };
     components.start("controllers", |shutdown| {
         let informers = SharedInformerFactory::new(manager.clone(), shutdown.clone());
-        let (elector, options) = (elector(&manager, &options), options.controllers);
+        let options = options.controllers;
         let client_of: controllers::ServiceAccountClients = match elector.as_ref().map(LeaderElector::fence) {
             Some(fence) => Arc::new(move |account| fence.guard(client_of(account))),
             None => client_of,

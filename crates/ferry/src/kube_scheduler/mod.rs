@@ -51,7 +51,7 @@ async fn run_until_signal(options: KubeSchedulerOptions, serving: ComponentServi
 
 async fn start(
     options: KubeSchedulerOptions,
-    serving: ComponentServingOptions,
+    mut serving: ComponentServingOptions,
     components: &mut ComponentSet,
 ) -> anyhow::Result<()> {
     let (kubeconfig, master) = (options.kubeconfig.as_deref(), options.master.as_deref());
@@ -60,8 +60,9 @@ async fn start(
         .context("cannot connect to the API server")?;
     let client = clients.authenticated;
     let document = configz::render_configz(&options.scheduler.configuration);
-    serving.start(COMMAND.name, client.clone(), document, components).await?;
     let elector = options.leader_election.map(|config| LeaderElector::new(client.clone(), COMMAND.name, config));
+    serving.leader_election = elector.as_ref().map(LeaderElector::health);
+    serving.start(COMMAND.name, client.clone(), document, components).await?;
     let client = elector.as_ref().map_or(client.clone(), |elector| elector.fence().guard(client));
     components.start("scheduler", |shutdown| async move {
         let lead = move |term| {
