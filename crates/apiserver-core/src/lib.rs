@@ -26,7 +26,6 @@ pub mod resource_config;
 pub mod selectors;
 pub mod services;
 pub mod storage;
-pub mod ttl_cache;
 pub mod user;
 pub mod warnings;
 pub mod webhook;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver_core::ttl_cache::TtlCache;
+use ttl_cache::TtlCache;
 use async_trait::async_trait;
 use ring::{hmac, rand::SystemRandom};
 use tokio::sync::OnceCell;

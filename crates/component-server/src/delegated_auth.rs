@@ -9,9 +9,12 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 use sha2::{Digest, Sha256};
+use ttl_cache::TtlCache;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::ttl_cache::TtlCache;
+
+/// Maximum number of cached reviews of each kind.
+const CACHED_REVIEWS: u64 = 1024;
 
 /// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -99,7 +102,8 @@ pub struct DelegatedAuth {
 impl DelegatedAuth {
     /// Sends reviews with `client`.
     pub fn new(client: Client, config: DelegatedAuthConfig) -> Self {
-        Self { client, config, tokens: TtlCache::default(), decisions: TtlCache::default() }
+        let (tokens, decisions) = (TtlCache::with_capacity(CACHED_REVIEWS), TtlCache::with_capacity(CACHED_REVIEWS));
+        Self { client, config, tokens, decisions }
     }
 
     /// Returns the user of a request: that of its client certificate, or of its bearer token, which is removed from the
@@ -137,7 +141,7 @@ impl DelegatedAuth {
             groups: user.groups.unwrap_or_default(),
             extra: user.extra.unwrap_or_default(),
         });
-        self.tokens.insert(key, user.clone(), self.config.token_ttl);
+        self.tokens.put(key, user.clone(), self.config.token_ttl);
         Ok(user)
     }
 
@@ -177,7 +181,7 @@ impl DelegatedAuth {
         })?;
         let allowed = response.status.is_some_and(|status| status.allowed);
         let ttl = if allowed { self.config.allowed_ttl } else { self.config.denied_ttl };
-        self.decisions.insert(key, allowed, ttl);
+        self.decisions.put(key, allowed, ttl);
         Ok(allowed)
     }
 }

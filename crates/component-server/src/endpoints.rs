@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
+use transport::query::Query;
 
 use crate::{
     delegated_auth::{AccessAttributes, DelegatedAuth, UserInfo},
@@ -104,7 +105,7 @@ impl ComponentEndpoints {
                 Err(_) => format!("[-]{name} failed: reason withheld\n"),
             })
             .collect();
-        let is_verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+        let is_verbose = Query::parse(query).get_all("verbose").next().is_some();
         match results.iter().all(|(_, result)| result.is_ok()) {
             true if is_verbose => text_response(StatusCode::OK, format!("{lines}{group} check passed\n")),
             true => text_response(StatusCode::OK, "ok".into()),

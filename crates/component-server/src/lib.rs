@@ -3,12 +3,11 @@
 //! Authentication and authorization are delegated to the API server ([`DelegatedAuth`]); [`serve_https`] accepts
 //! connections; [`ComponentEndpoints`] are `/healthz`, `/livez`, `/readyz`, `/metrics` and `/configz`.
 //!
-//! Invariant: knows no other crate.
+//! Invariant: knows no crate but the shared cache and transport.
 
 mod delegated_auth;
 mod endpoints;
 mod https_server;
-mod ttl_cache;
 
 pub use delegated_auth::{AccessAttributes, DelegatedAuth, DelegatedAuthConfig, TokenRejected, UserInfo};
 pub use endpoints::{ComponentEndpoints, HealthCheck, UnhealthyError};

@@ -10,6 +10,7 @@ use component_server::body_of;
 use http::{Response, StatusCode, header};
 use rustix::fs::OFlags;
 use sys::beneath::{BoundedRoot, PathKind, descriptor_path, path_kind};
+use transport::query::decode_percent;
 
 use crate::{
     blocking::run_blocking,
@@ -30,8 +31,7 @@ enum LogContent {
 
 /// Serves the path below the log directory.
 pub async fn serve_system_logs(path: &str) -> Response<ResponseBody> {
-    let decoded: String = form_urlencoded::parse(path.replace('+', "%2B").as_bytes()).map(|(key, _)| key).collect();
-    let relative = PathBuf::from(decoded.trim_matches('/'));
+    let relative = PathBuf::from(decode_percent(path).trim_matches('/'));
     match run_blocking(move || read_log(Path::new(LOG_DIR), &relative)).await {
         Ok(LogContent::File(bytes)) => {
             let mut response = Response::new(body_of(bytes));

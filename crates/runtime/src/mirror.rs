@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::{io::ReaderStream, sync::CancellationToken};
+use transport::query::Query;
 
 type Body = BoxBody<Bytes, std::io::Error>;
 
@@ -103,8 +104,7 @@ async fn handle_request(layout: &ImageLayout, request: &Request<Incoming>) -> Re
 
 /// Returns the registry host from the query.
 fn registry_namespace(query: Option<&str>) -> Option<String> {
-    let (_, namespace) = form_urlencoded::parse(query?.as_bytes()).find(|(name, _)| name == "ns")?;
-    Some(namespace.into_owned()).filter(|namespace| !namespace.is_empty())
+    Query::parse(query?).get("ns").map(str::to_owned)
 }
 
 /// A manifest or blob is not available.

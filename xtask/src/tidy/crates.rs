@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{TidyProblem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 30] = [
+const MAY_USE: [(&str, &[&str]); 31] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
@@ -17,15 +17,15 @@ const MAY_USE: [(&str, &[&str]); 30] = [
     ("store", &["formats"]),
     ("sys", &[]),
     ("transport", &[]),
-    ("component-server", &[]),
+    ("component-server", &["transport", "ttl-cache"]),
     ("apiserver-core", &["api", "store", "transport"]),
-    ("authn", &["api", "apiserver-core", "expressions", "store"]),
-    ("authz", &["api", "apiserver-core", "expressions", "store"]),
+    ("authn", &["api", "apiserver-core", "expressions", "store", "ttl-cache"]),
+    ("authz", &["api", "apiserver-core", "expressions", "store", "ttl-cache"]),
     ("audit", &["api", "apiserver-core"]),
     ("flowcontrol", &["api", "apiserver-core", "store"]),
     ("streaming", &["api", "apiserver-core", "transport"]),
     ("apiextensions", &["api", "apiserver-core", "cel", "formats", "store"]),
-    ("admission", &["api", "apiserver-core", "authz", "cel", "expressions", "store"]),
+    ("admission", &["api", "apiserver-core", "authz", "cel", "expressions", "store", "ttl-cache"]),
     ("registry", &["admission", "api", "apiextensions", "apiserver-core", "authn", "authz", "expressions", "store"]),
     ("aggregator", &["api", "apiextensions", "apiserver-core", "store", "streaming"]),
     (
@@ -47,13 +47,14 @@ const MAY_USE: [(&str, &[&str]); 30] = [
         ],
     ),
     ("panics", &[]),
+    ("ttl-cache", &[]),
     ("client", &["api", "panics"]),
     ("controllers", &["api", "authn", "client", "expressions"]),
     ("scheduler", &["api", "cel", "client"]),
     ("runtime", &["cni", "sys", "transport"]),
     ("cni", &["sys"]),
     ("network", &["api", "client", "sys"]),
-    ("addons", &["client", "component-server", "formats", "sys"]),
+    ("addons", &["client", "component-server", "formats", "sys", "transport"]),
     ("kubelet", &["api", "client", "component-server", "formats", "runtime", "cni", "sys", "transport"]),
     ("kubectl", &["api", "formats", "transport"]),
     (

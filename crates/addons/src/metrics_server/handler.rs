@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::ListParams};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
+use transport::query::Query;
 
 use super::{
     MetricsServer,
@@ -162,15 +163,13 @@ fn failure(code: StatusCode, reason: &str, message: &str) -> Reply {
 }
 
 fn list_params(query: &str) -> ListParams {
-    let mut params = ListParams::default();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "labelSelector" if !value.is_empty() => params.label_selector = Some(value.into_owned()),
-            "fieldSelector" if !value.is_empty() => params.field_selector = Some(value.into_owned()),
-            _ => {}
-        }
+    let query = Query::parse(query);
+    let selector = |name| query.get(name).map(str::to_owned);
+    ListParams {
+        label_selector: selector("labelSelector"),
+        field_selector: selector("fieldSelector"),
+        ..ListParams::default()
     }
-    params
 }
 
 /// Returns the version of `meta.k8s.io` if the client prefers a table.

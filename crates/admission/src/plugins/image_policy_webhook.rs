@@ -9,10 +9,10 @@ use api::{Value, duration, meta, status::Status};
 use apiserver_core::{
     http_client,
     http_client::{Endpoint, RetryBackoff},
-    ttl_cache::TtlCache,
 };
 use async_trait::async_trait;
 use serde_json::{Map, json};
+use ttl_cache::TtlCache;
 
 use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginError, ResourceRule};
 

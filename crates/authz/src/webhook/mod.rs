@@ -13,11 +13,11 @@ use apiserver_core::{
     User,
     attributes::{Attributes, AttributesTarget, ResourceAttributes},
     http_client::{self, Endpoint, KubeconfigError, RetryBackoff},
-    ttl_cache::TtlCache,
 };
 use async_trait::async_trait;
 use expressions::authorization::WebhookMatchConditions;
 use serde_json::json;
+use ttl_cache::TtlCache;
 
 use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate_errors};
 

@@ -13,6 +13,7 @@ use hyper::body::{Frame, Incoming};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tonic::body::Body;
+use transport::query::Query;
 
 use super::RuntimeServer;
 use crate::image::{ImageError, ImageReference, load_archive, save_archive};
@@ -25,12 +26,12 @@ const WAITING_PARTS: usize = 8;
 /// Answers a request below [`IMAGE_PATH`].
 pub async fn serve_image_request(server: Arc<RuntimeServer>, request: Request<Incoming>) -> Response<Body> {
     let name = request.uri().path().strip_prefix(IMAGE_PATH).unwrap_or_default().to_owned();
-    let parameters = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-    let names: Vec<String> = parameters.map(|(_, value)| value.into_owned()).collect();
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let names: Vec<String> = query.get_all("name").map(str::to_owned).collect();
     match name.as_str() {
         "load" => answer(load(server, names, request.into_body()).await),
         "save" => save(server, names).await,
-        "tag" => answer(tag(&server, &names)),
+        "tag" => answer(tag(&server, query.get("image"), &names)),
         _ => respond(StatusCode::NOT_FOUND, format!("unknown method {name:?}")),
     }
 }
@@ -87,8 +88,8 @@ async fn save(server: Arc<RuntimeServer>, names: Vec<String>) -> Response<Body> 
     Response::new(Body::new(StreamBody::new(Box::pin(frames))))
 }
 
-fn tag(server: &RuntimeServer, names: &[String]) -> Result<String, ImageError> {
-    let [image, name] = names else { return Err(ImageError::Invalid("an image and a name are needed".into())) };
+fn tag(server: &RuntimeServer, image: Option<&str>, names: &[String]) -> Result<String, ImageError> {
+    let (Some(image), [name]) = (image, names) else { return Err(ImageError::Invalid("an image and a name are needed".into())) };
     server.images.tag(image, &ImageReference::parse(name)?)?;
     Ok(String::new())
 }
