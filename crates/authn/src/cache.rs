@@ -3,10 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ttl_cache::TtlCache;
 use async_trait::async_trait;
 use ring::{hmac, rand::SystemRandom};
 use tokio::sync::OnceCell;
+use ttl_cache::TtlCache;
 
 use super::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator};
 

@@ -12,7 +12,6 @@ use sha2::{Digest, Sha256};
 use ttl_cache::TtlCache;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-
 /// Maximum number of cached reviews of each kind.
 const CACHED_REVIEWS: u64 = 1024;
 

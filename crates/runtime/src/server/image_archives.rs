@@ -89,7 +89,9 @@ async fn save(server: Arc<RuntimeServer>, names: Vec<String>) -> Response<Body> 
 }
 
 fn tag(server: &RuntimeServer, image: Option<&str>, names: &[String]) -> Result<String, ImageError> {
-    let (Some(image), [name]) = (image, names) else { return Err(ImageError::Invalid("an image and a name are needed".into())) };
+    let (Some(image), [name]) = (image, names) else {
+        return Err(ImageError::Invalid("an image and a name are needed".into()));
+    };
     server.images.tag(image, &ImageReference::parse(name)?)?;
     Ok(String::new())
 }
