@@ -238,12 +238,14 @@ fn paused_leader_is_replaced_in_time_and_writes_nothing_afterwards() {
 #[test]
 fn endpoint_serves_health_to_all_and_metrics_to_those_who_may() {
     let server = TestApiServer::start_with(&["--authorization-mode=RBAC".into()]);
-    let manager = ControllerManager::start(&server, "manager", &["--leader-elect=false"]);
+    let manager = ControllerManager::start(&server, "manager", &[]);
     let directory = server.file("");
     eventually("the endpoint is healthy", || {
         let output = manager.get(&directory, "anyone", "/healthz").stdout;
         if output == "ok" { Ok(()) } else { Err(output) }
     });
+    let checks = manager.get(&directory, "anyone", "/healthz?verbose").stdout;
+    assert!(checks.contains("[+]leaderElection ok\n"), "{checks}");
     let refused = manager.get(&directory, "anyone", "/metrics").expect_failure();
     assert!(refused.contains("system:anonymous"), "{refused}");
     eventually("metrics for an administrator", || {
