@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{RestRequest, block_on};
+use super::{RestRequest, block_on, wire_error::body_error_text};
 use crate::errors::{CommandError, CommandResult, StatusError, status_error};
 
 /// A whole answer.
@@ -133,18 +133,23 @@ impl BodyStream {
                         return Ok(Some(data));
                     }
                 }
-                Some(Err(error)) => return Err(CommandError::new(error.to_string())),
+                Some(Err(error)) => return Err(CommandError::new(body_error_text(&error))),
             }
         }
     }
 
     /// Waits for the next line, without its line break; `None` at the end.
-    pub async fn next_line(&mut self) -> CommandResult<Option<Bytes>> {
+    async fn next_line(&mut self) -> CommandResult<Option<Bytes>> {
+        let mut searched = 0;
         loop {
-            if let Some(at) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let mut line = self.buffer.split_to(at + 1);
-                line.truncate(at);
+            if let Some(at) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                let mut line = self.buffer.split_to(searched + at + 1);
+                line.truncate(searched + at);
                 return Ok(Some(line.freeze()));
+            }
+            searched = self.buffer.len();
+            if searched > LONGEST_EVENT {
+                return Err(CommandError::new(EVENT_TOO_LONG));
             }
             match self.next_bytes().await? {
                 Some(bytes) => self.buffer.extend_from_slice(&bytes),
@@ -190,6 +195,12 @@ impl BodyStream {
         }
     }
 }
+
+/// The longest event that upstream's client takes.
+const LONGEST_EVENT: usize = 16 << 20;
+
+const EVENT_TOO_LONG: &str =
+    "unable to decode an event from the watch stream: object to decode was longer than maximum allowed size";
 
 /// Go's text for a stream that ran into `--request-timeout`.
 pub const STREAM_TIMED_OUT: &str = "unable to decode an event from the watch stream: net/http: request canceled (Client.Timeout or context cancellation while reading body)";
