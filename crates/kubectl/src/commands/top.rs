@@ -17,7 +17,7 @@ const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 const METRICS_DELAY_SECONDS: i64 = 120;
 
 fn check_available(session: &Session) -> CommandResult {
-    if !session.fresh_discovery()?.groups.iter().any(|group| group.name == "metrics.k8s.io") {
+    if !session.has_group("metrics.k8s.io")? {
         crate::bail!("Metrics API not available");
     }
     Ok(())

@@ -69,6 +69,8 @@ pub struct ResourceBuilder {
     pub default_resource: String,
     /// Whether named objects are not read.
     pub skip_fetch: bool,
+    /// Whether resource arguments are no categories.
+    pub plain_types: bool,
 }
 
 /// The targets that arguments name.
@@ -86,6 +88,9 @@ impl ResourceBuilder {
     pub fn from_session(session: &Session) -> CommandResult<Self> {
         let (namespace, enforce_namespace) = session.namespace()?;
         let flags = &session.flags;
+        if flags.strings("filename").iter().any(|name| name == "-") {
+            session.stdin_used.set(true);
+        }
         Ok(ResourceBuilder {
             namespace,
             enforce_namespace,
@@ -379,22 +384,24 @@ impl ResourceBuilder {
             return Ok((tuples, Vec::new(), Vec::new()));
         }
         let Some((first, names)) = arguments.split_first() else { return Ok(Default::default()) };
-        let types = self.expand_types(session, first)?;
+        let types = self.expand_types(session, first);
         Ok((Vec::new(), types, names.to_vec()))
     }
 
     /// Replaces categories such as `all` by their resources.
-    fn expand_types(&self, session: &Session, argument: &str) -> CommandResult<Vec<String>> {
+    fn expand_types(&self, session: &Session, argument: &str) -> Vec<String> {
         let mut types = Vec::new();
         for word in split_types(argument) {
-            let expanded = if self.local { Vec::new() } else { session.discovery()?.expand_category(&word) };
+            // Without an answer the word is no category; looking up the resource reports the error.
+            let data = if self.local || self.plain_types { None } else { session.discovery().ok() };
+            let expanded = data.map(|data| data.expand_category(&word)).unwrap_or_default();
             if expanded.is_empty() {
                 types.push(word);
             } else {
                 types.extend(expanded);
             }
         }
-        Ok(types)
+        types
     }
 
     fn visit_source(
@@ -473,7 +480,8 @@ impl ResourceBuilder {
         in_list: bool,
     ) -> CommandResult<ResourceInfo> {
         let (name, namespace) = (object::name_of(&object).to_owned(), object::namespace_of(&object).to_owned());
-        let mapping = if self.local {
+        let is_list = !self.flatten && object::is_list(&object) && object.text("apiVersion") == "v1";
+        let mapping = if self.local || is_list && object.text("kind") == "List" {
             let (group, version, kind) = object::group_version_kind(&object);
             RestMapping { group, version, kind, ..Default::default() }
         } else {
@@ -485,7 +493,7 @@ impl ResourceBuilder {
                     go_quote(&namespace),
                     go_quote(source)
                 )),
-                other => other,
+                other => CommandError::new(format!("unable to recognize {}: {other}", go_quote(source))),
             })?
         };
         let source = shown.to_owned();
@@ -493,7 +501,8 @@ impl ResourceBuilder {
     }
 
     fn visit_info(&self, session: &Session, mut info: ResourceInfo, visit: VisitFunction) -> CommandResult {
-        if info.mapping.namespaced {
+        // A local object is as it says itself.
+        if info.mapping.namespaced || self.local && !info.namespace.is_empty() {
             if info.namespace.is_empty() {
                 info.namespace.clone_from(&self.namespace);
                 if !self.namespace.is_empty() {

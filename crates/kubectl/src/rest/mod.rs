@@ -117,6 +117,7 @@ impl RestClient {
     /// Asks the exec plug-in for another token, which the next requests use; the refused one stays refused.
     fn refresh_credentials(&self) {
         let mut settings = self.settings.clone();
+        (settings.user.token, settings.user.certificate, settings.user.key) = Default::default();
         if settings.user.exec.is_none() || load_exec_credentials(&mut settings).is_err() {
             return;
         }
@@ -153,7 +154,7 @@ impl RestClient {
         }
         let body = response.into_body();
         let deadline = u64::try_from(self.settings.timeout).ok().filter(|nanos| *nanos > 0);
-        Ok(BodyStream::new(body, deadline.map(|nanos| Instant::now() + Duration::from_nanos(nanos))))
+        Ok(BodyStream::new(body, deadline.map(|nanos| Instant::now() + Duration::from_nanos(nanos)), self.level))
     }
 
     /// Sends a request that asks for another protocol, on a connection of its own.

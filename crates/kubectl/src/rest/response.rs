@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{RestRequest, block_on, wire_error::body_error_text};
+use super::{LogLevel, RestRequest, block_on, log_line, wire_error::body_error_text};
 use crate::errors::{CommandError, CommandResult, StatusError, status_error};
 
 /// A whole answer.
@@ -25,8 +25,16 @@ pub struct RestResponse {
 impl RestResponse {
     /// The body as JSON.
     pub fn json(&self) -> CommandResult<Value> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| CommandError::new(format!("couldn't decode the server's answer: {error}")))
+        serde_json::from_slice(&self.body).map_err(|error| match api::json::parse(&self.body) {
+            Err(syntax) => CommandError::new(syntax.to_string()),
+            Ok(_) => CommandError::new(format!("couldn't decode the server's answer: {error}")),
+        })
+    }
+
+    /// Whether the body is a text for people.
+    fn is_text(&self) -> bool {
+        let content_type = self.headers.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes());
+        content_type.is_none_or(|content_type| content_type.is_empty() || content_type.starts_with(b"text/"))
     }
 
     /// Fails unless the status is a success.
@@ -41,7 +49,8 @@ impl RestResponse {
         {
             return Err(CommandError::Status(Box::new(StatusError { status })));
         }
-        Err(generic_status(self.status.as_u16(), request.method.as_str(), &self.body))
+        let text = if self.is_text() { &self.body[..] } else { b"" };
+        Err(generic_status(self.status.as_u16(), request.method.as_str(), text))
     }
 }
 
@@ -109,11 +118,12 @@ pub struct BodyStream {
     body: Incoming,
     buffer: BytesMut,
     deadline: Option<Instant>,
+    level: LogLevel,
 }
 
 impl BodyStream {
-    pub(super) fn new(body: Incoming, deadline: Option<Instant>) -> Self {
-        BodyStream { body, buffer: BytesMut::new(), deadline }
+    pub(super) fn new(body: Incoming, deadline: Option<Instant>, level: LogLevel) -> Self {
+        BodyStream { body, buffer: BytesMut::new(), deadline, level }
     }
 
     /// Waits for the next bytes; `None` at the end.
@@ -185,6 +195,15 @@ impl BodyStream {
             match limit {
                 Some(limit) => tokio::time::timeout(limit, self.next_line()).await.unwrap_or(Ok(None)),
                 None => self.next_line().await,
+            }
+        });
+        let line = line.inspect_err(|error| {
+            if self.level >= LogLevel(5)
+                && let Some(cause) = error.to_string().strip_prefix("unable to decode an event from the watch stream: ")
+            {
+                let line =
+                    format!("\"Unable to decode an event from the watch stream\" err={}", api::json::go_quote(cause));
+                log_line('I', "streamwatcher.go:123", &line);
             }
         });
         match line? {
