@@ -229,11 +229,13 @@ impl Session {
 
     /// Looks a resource up as upstream's mapper does: without an answer the short name and the full one each ask the server.
     pub fn look_up_resource<T>(&self, find: impl Fn(&DiscoveryData) -> Option<T>) -> CommandResult<Option<T>> {
+        self.client()?;
         self.look_up(&find).or_else(|_| self.look_up(&find))
     }
 
     /// The mapping of an argument such as `deploy`, `pods.v1` or `Deployment.apps`.
     pub fn mapping_for_argument(&self, argument: &str) -> CommandResult<RestMapping> {
+        self.client()?;
         let find = |data: &DiscoveryData| data.find_argument(argument);
         let mut found = self.look_up(find);
         // Without an answer the argument is taken for a resource and for a kind, by full and by short name, and each asks the

@@ -384,24 +384,27 @@ impl ResourceBuilder {
             return Ok((tuples, Vec::new(), Vec::new()));
         }
         let Some((first, names)) = arguments.split_first() else { return Ok(Default::default()) };
-        let types = self.expand_types(session, first);
+        let types = self.expand_types(session, first)?;
         Ok((Vec::new(), types, names.to_vec()))
     }
 
     /// Replaces categories such as `all` by their resources.
-    fn expand_types(&self, session: &Session, argument: &str) -> Vec<String> {
+    fn expand_types(&self, session: &Session, argument: &str) -> CommandResult<Vec<String>> {
         let mut types = Vec::new();
         for word in split_types(argument) {
-            // Without an answer the word is no category; looking up the resource reports the error.
-            let data = if self.local || self.plain_types { None } else { session.discovery().ok() };
-            let expanded = data.map(|data| data.expand_category(&word)).unwrap_or_default();
+            let mut expanded = Vec::new();
+            if !self.local && !self.plain_types {
+                session.client()?;
+                // Without an answer the word is no category; looking up the resource reports the error.
+                expanded = session.discovery().map(|data| data.expand_category(&word)).unwrap_or_default();
+            }
             if expanded.is_empty() {
                 types.push(word);
             } else {
                 types.extend(expanded);
             }
         }
-        types
+        Ok(types)
     }
 
     fn visit_source(
