@@ -44,7 +44,7 @@ fn amount(usage: Option<&Value>, name: &str) -> Quantity {
 }
 
 fn cells(cpu: Quantity, memory: Quantity) -> String {
-    format!("{}m\t{}Mi", cpu.millis(), memory.value() / (1 << 20))
+    format!("{}m\t{}Mi\t", cpu.millis(), memory.value() / (1 << 20))
 }
 
 /// Reads the metrics of the object that the command line names, or of all that its selectors choose.
@@ -98,7 +98,7 @@ pub fn run_nodes(session: &Session) -> CommandResult {
     let nodes = session.client()?.send_json(RestRequest::get("/api/v1/nodes"))?;
     let mut writer = TabWriter::for_tables();
     if !session.flags.bool("no-headers") {
-        writer.push("NAME\tCPU(cores)\tCPU(%)\tMEMORY(bytes)\tMEMORY(%)\n");
+        writer.push("NAME\tCPU(cores)\tCPU(%)\tMEMORY(bytes)\tMEMORY(%)\t\n");
     }
     for item in &metrics {
         let node = nodes.list("items").iter().find(|node| name_of(node) == name_of(item));
@@ -107,7 +107,7 @@ pub fn run_nodes(session: &Session) -> CommandResult {
         let (cpu, memory) = (amount(item.at("usage"), "cpu"), amount(item.at("usage"), "memory"));
         let percent = |part: Quantity, name: &str| part.millis() * 100 / whole(name);
         writer.push(&format!(
-            "{}\t{}m\t{}%\t{}Mi\t{}%\n",
+            "{}\t{}m\t{}%\t{}Mi\t{}%\t\n",
             name_of(item),
             cpu.millis(),
             percent(cpu, "cpu"),
@@ -149,12 +149,18 @@ pub fn run_pods(session: &Session) -> CommandResult {
     let mut writer = TabWriter::for_tables();
     if !session.flags.bool("no-headers") {
         let (namespace, name) = (if all { "NAMESPACE\t" } else { "" }, if containers { "POD\tNAME" } else { "NAME" });
-        writer.push(&format!("{namespace}{name}\tCPU(cores)\tMEMORY(bytes)\n"));
+        writer.push(&format!("{namespace}{name}\tCPU(cores)\tMEMORY(bytes)\t\n"));
     }
     for item in &items {
         let prefix = if all { format!("{}\t", namespace_of(item)) } else { String::new() };
         if containers {
-            for container in item.list("containers") {
+            let mut all: Vec<Value> = item.list("containers").to_vec();
+            all.sort_by_key(|container| {
+                let usage = container.at("usage").cloned().unwrap_or_default();
+                let used = if sort.is_empty() { 0 } else { amount(Some(&usage), &sort).millis() };
+                (std::cmp::Reverse(used), container.text("name").to_owned())
+            });
+            for container in &all {
                 let usage = container.at("usage");
                 writer.push(&format!(
                     "{prefix}{}\t{}\t{}\n",
@@ -166,6 +172,13 @@ pub fn run_pods(session: &Session) -> CommandResult {
         } else {
             writer.push(&format!("{prefix}{}\t{}\n", name_of(item), cells(total(item, "cpu"), total(item, "memory"))));
         }
+    }
+    if session.flags.bool("sum") {
+        let sum = |name| items.iter().fold(Quantity::from_integer(0), |sum, item| sum.plus(total(item, name)));
+        // Columns before the amounts are counted with the headers.
+        let headers = !session.flags.bool("no-headers");
+        let before = "\t".repeat(1 + usize::from(headers && all) + usize::from(headers && containers));
+        writer.push(&format!("{before}________\t________\t\n{before}{}\n", cells(sum("cpu"), sum("memory"))));
     }
     write_out(&writer.flush());
     Ok(())

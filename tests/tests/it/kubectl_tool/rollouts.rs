@@ -99,7 +99,7 @@ const CHANGES: [&str; 40] = [
 ];
 
 impl KubectlPair<'_> {
-    pub(super) fn compare_rollouts(&self) {
+    pub(super) fn compare_rollouts(&self) -> Vec<String> {
         self.cluster.kubectl_args(&["apply", "-f", "-"], Some(MANIFEST)).expect_success();
         let names = eventually("pods that run and are not ready", || {
             let pods = self.cluster.get("pods -l gate");
@@ -136,6 +136,6 @@ impl KubectlPair<'_> {
             });
             differences.extend(describe_difference(line, &told[0], &told[1]));
         }
-        assert!(differences.is_empty(), "{}", differences.join("\n"));
+        differences
     }
 }

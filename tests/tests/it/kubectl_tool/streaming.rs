@@ -75,7 +75,7 @@ const DELETIONS: [FollowedLine; 4] = [
 ];
 
 impl KubectlPair<'_> {
-    pub(super) fn compare_streams(&self) {
+    pub(super) fn compare_streams(&self) -> Vec<String> {
         self.cluster.kubectl_args(&["apply", "-f", "-"], Some(MANIFEST)).expect_success();
         eventually("pods that run", || match self.cluster.get("pods -l app in (follow,held)") {
             pods if pods.iter().all(|pod| pod["status"]["phase"] == "Running") => Ok(()),
@@ -95,6 +95,6 @@ impl KubectlPair<'_> {
             let patch = r#"{"metadata":{"finalizers":null}}"#;
             self.cluster.kubectl_args(&["patch", "pod", "held", "-p", patch], None).expect_success();
         }));
-        assert!(differences.is_empty(), "{}", differences.join("\n"));
+        differences
     }
 }
