@@ -13,7 +13,7 @@ use std::{
 use hostile_server::HostileServer;
 use peak_alloc::PeakAlloc;
 
-const COMMANDS: u64 = 1_000;
+const COMMANDS: u64 = 620;
 const MAX_MEMORY: usize = 192 << 20;
 /// Every request of a command is limited to a fraction of this.
 const MAX_TIME: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// Command lines; `FILE` is a manifest.
-const LINES: [&str; 46] = [
+const LINES: [&str; 62] = [
     "get pods",
     "get pods -A -o wide --sort-by=.metadata.name",
     "get pods -o yaml",
@@ -71,6 +71,22 @@ const LINES: [&str; 46] = [
     "events --for pod/p",
     "auth can-i --list",
     "api-resources",
+    "api-resources -o json",
+    "api-resources -o wide --sort-by=kind",
+    "api-versions",
+    "version",
+    "get all --show-kind",
+    "get pods -o jsonpath={.items[*].metadata.name}",
+    "describe all",
+    "diff -f FILE",
+    "expose deployment d --port=80 --dry-run=client -o yaml",
+    "autoscale deployment d --max=3",
+    "edit pod p",
+    "drain n --timeout=20ms",
+    "debug p --image=i",
+    "attach p --pod-running-timeout=20ms",
+    "cp p:/a /dev/null",
+    "top pods --sum --show-swap -A",
     "exec p --pod-running-timeout=20ms -- true",
 ];
 
@@ -85,7 +101,7 @@ fn arguments(line: &str, server: &HostileServer, manifest: &str) -> Vec<String> 
         format!("--server=http://127.0.0.1:{}", server.port),
         "--kubeconfig=/dev/null".to_owned(),
         "--cache-dir=/dev/null".to_owned(),
-        "--request-timeout=30ms".to_owned(),
+        "--request-timeout=20ms".to_owned(),
     ];
     words.splice(at..at, global);
     words

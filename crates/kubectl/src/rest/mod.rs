@@ -134,10 +134,20 @@ impl RestClient {
         }
     }
 
-    /// Sends a request and returns its answer as JSON.
+    /// Sends a request and returns the JSON object of its answer.
     pub fn send_json(&self, request: RestRequest) -> CommandResult<api::Value> {
-        let response = self.send(request)?;
-        response.json()
+        let answer = self.send(request)?.json()?;
+        if answer.is_object() {
+            return Ok(answer);
+        }
+        if answer.is_null() {
+            return Err(CommandError::new("Object 'Kind' is missing in 'null'"));
+        }
+        let found = api::json::value_type_name(&answer);
+        Err(CommandError::new(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        )))
     }
 
     /// Sends a request whose answer is read bit by bit.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{HostileRequest, mutation::break_document};
 
-/// The status and body of an answer.
-pub fn answer(request: &HostileRequest, random: &mut Rng) -> (u16, Vec<u8>) {
+/// The status and body of an answer; `old_discovery` has a document per group and version.
+pub fn answer(request: &HostileRequest, random: &mut Rng, old_discovery: bool) -> (u16, Vec<u8>) {
     let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     if path.ends_with("/log") {
         return (200, log(random));
@@ -14,7 +14,7 @@ pub fn answer(request: &HostileRequest, random: &mut Rng) -> (u16, Vec<u8>) {
     if query.contains("watch=true") {
         return (200, watch_events(path, random));
     }
-    let (status, document) = document(request, path);
+    let (status, document) = document(request, path, old_discovery);
     // Discovery is mostly whole, or nothing else would be asked for.
     let whole = if path.starts_with("/api") && path.matches('/').count() < 4 { 9 } else { 3 };
     let body =
@@ -22,12 +22,18 @@ pub fn answer(request: &HostileRequest, random: &mut Rng) -> (u16, Vec<u8>) {
     (status, body)
 }
 
-fn document(request: &HostileRequest, path: &str) -> (u16, Value) {
-    let aggregated = request.accept.contains("apidiscovery");
+fn document(request: &HostileRequest, path: &str, old_discovery: bool) -> (u16, Value) {
+    let aggregated = request.accept.contains("apidiscovery") && !old_discovery;
     let document = match path {
         "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.4"}),
         "/api" if aggregated => discovery(&[("", CORE)]),
         "/apis" if aggregated => discovery(&[("apps", APPS), ("metrics.k8s.io", METRICS)]),
+        "/api" => json!({"kind": "APIVersions", "versions": ["v1"]}),
+        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [plain_group("apps", "v1"),
+            plain_group("metrics.k8s.io", "v1beta1")]}),
+        "/api/v1" => plain_resources("v1", CORE),
+        "/apis/apps/v1" => plain_resources("apps/v1", APPS),
+        "/apis/metrics.k8s.io/v1beta1" => plain_resources("metrics.k8s.io/v1beta1", METRICS),
         "/openapi/v3" => json!({"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=1"},
             "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=2"}}}),
         "/openapi/v3/api/v1" => {
@@ -94,6 +100,20 @@ fn discovery(groups: &[(&str, ResourceNames)]) -> Value {
     });
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
         "items": items.collect::<Vec<_>>()})
+}
+
+fn plain_group(name: &str, version: &str) -> Value {
+    let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    json!({"name": name, "versions": [version], "preferredVersion": version})
+}
+
+fn plain_resources(group_version: &str, resources: ResourceNames) -> Value {
+    let entries = resources.iter().map(|(plural, kind, short)| {
+        json!({"name": plural, "singularName": kind.to_lowercase(), "kind": kind, "shortNames": [short],
+            "namespaced": !["nodes", "namespaces"].contains(plural), "verbs": ["get", "list", "watch"]})
+    });
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+        "resources": entries.collect::<Vec<_>>()})
 }
 
 fn schemas(prefix: &str) -> Value {

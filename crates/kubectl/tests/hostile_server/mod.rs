@@ -51,8 +51,9 @@ impl HostileServer {
         let mut writer = stream;
         while let Some(request) = read_request(&mut reader) {
             let path = request.target.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-            let mut random = Rng::with_seed(self.seed.load(Ordering::SeqCst) ^ path << 20);
-            let (status, body) = answers::answer(&request, &mut random);
+            let seed = self.seed.load(Ordering::SeqCst);
+            let mut random = Rng::with_seed(seed ^ path << 20);
+            let (status, body) = answers::answer(&request, &mut random, seed % 5 == 0);
             if framing::send(&mut writer, &mut random, &request, status, body).is_none() || writer.flush().is_err() {
                 return;
             }
