@@ -5,15 +5,14 @@ use api::{Value, json::go_quote};
 use super::{
     ResourceInfo, Validation,
     builder_parts::{
-        BuildResult, MISSING, ManifestSource, explain_list_error, explain_not_found, flatten_list, read_stdin,
-        set_type_meta, split_pair, split_types,
+        BuildResult, MISSING, ManifestSource, explain_list_error, explain_not_found, flatten_list, set_type_meta,
+        split_pair, split_types,
     },
     file_arguments::expand_files,
 };
 use crate::{
     discovery::RestMapping,
     errors::{CommandError, CommandResult},
-    files,
     manifest::{check_decodable, check_object_kind, decode_manifest, split_documents},
     object::{self, ObjectFields},
     rest::RestRequest,
@@ -414,19 +413,7 @@ impl ResourceBuilder {
         visit: VisitFunction,
         errors: &mut Vec<CommandError>,
     ) {
-        let read = match source {
-            ManifestSource::Stdin => {
-                session.stdin_used.set(true);
-                read_stdin().map(|bytes| ("STDIN".to_owned(), bytes))
-            }
-            ManifestSource::File(path) => files::read_file(path).map(|bytes| (path.clone(), bytes)),
-            ManifestSource::Url(url) => crate::remote_file::download(url).map(|bytes| (url.clone(), bytes)),
-            ManifestSource::Kustomization(directory) => {
-                crate::kustomize::build_directory(directory, &crate::kustomize::BuildOptions::default())
-                    .map(|documents| (directory.clone(), crate::kustomize::render_documents(&documents).into_bytes()))
-            }
-        };
-        let (name, bytes) = match read {
+        let (name, bytes) = match source.read(session) {
             Ok(read) => read,
             Err(error) => return errors.push(error),
         };

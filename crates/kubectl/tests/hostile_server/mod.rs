@@ -53,7 +53,7 @@ impl HostileServer {
             let path = request.target.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
             let seed = self.seed.load(Ordering::SeqCst);
             let mut random = Rng::with_seed(seed ^ path << 20);
-            let (status, body) = answers::answer(&request, &mut random, seed % 5 == 0);
+            let (status, body) = answers::answer(&request, &mut random, seed.is_multiple_of(5));
             if framing::send(&mut writer, &mut random, &request, status, body).is_none() || writer.flush().is_err() {
                 return;
             }
