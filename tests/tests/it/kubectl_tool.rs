@@ -67,6 +67,58 @@ fn both_kubectls_say_the_same() {
     }
 }
 
+/// Command lines for a server that does not answer.
+const LINES_WITHOUT_SERVER: [&str; 24] = [
+    "get pods",
+    "get pod/one",
+    "get pods,services",
+    "get pods.v1.apps one",
+    "get all",
+    "get --raw /x",
+    "describe pod one",
+    "delete pod one",
+    "create configmap one",
+    "create role one --verb=get --resource=pods",
+    "run one --image=nginx --dry-run=client",
+    "logs -l app=one",
+    "exec one -- true",
+    "port-forward one 80",
+    "cordon one",
+    "taint node one a=b:NoSchedule",
+    "top pods",
+    "explain pods",
+    "api-versions",
+    "api-resources",
+    "version",
+    "auth can-i get pods",
+    "rollout status deployment/one",
+    "wait --for=delete pod/one",
+];
+
+/// Each look-up of upstream's mapper asks the server and logs that it does not answer.
+#[test]
+fn both_kubectls_say_the_same_without_a_server() {
+    let Some(upstream) = upstream::build_program("kubectl") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = |program: &std::path::Path, before: &[&str], line: &str| {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        let at = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        words.insert(at, "--server=http://127.0.0.1:1");
+        let mut command = Command::new(program);
+        command.args(before).args(words).env("HOME", directory.path()).env("KUBECONFIG", "/dev/null");
+        let mut told = run_command(&mut command, None);
+        // The head of a log line has the time and the process.
+        let lines = told.stderr.lines();
+        told.stderr =
+            lines.map(|line| line.split_once("] \"").map_or(line, |(_, text)| text)).collect::<Vec<_>>().join("\n");
+        comparable(&told)
+    };
+    for line in LINES_WITHOUT_SERVER {
+        let ours = run(&built_program("ferry"), &["kubectl"], line);
+        assert_eq!(ours, run(&upstream, &[], line), "kubectl {line}");
+    }
+}
+
 /// A link named `kubectl` to the binary is kubectl.
 #[test]
 fn link_named_kubectl_is_kubectl() {
