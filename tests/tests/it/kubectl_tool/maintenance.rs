@@ -16,15 +16,18 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 impl KubectlPair<'_> {
     pub(super) fn compare_drains(&self) {
         let node = self.cluster.get("nodes")[0]["metadata"]["name"].as_str().expect("a name").to_owned();
+        // Lines that cordon find it done.
+        self.cluster.kubectl(&format!("cordon {node}")).expect_success();
         for line in [
             format!("drain {node} --ignore-daemonsets --dry-run=server"),
             format!("drain {node}"),
             format!("drain {node} --pod-selector=app=nonsense"),
-            format!("uncordon {node}"),
+            format!("uncordon {node} --dry-run=server"),
             format!("cordon {node} --dry-run=client"),
         ] {
             assert_eq!(self.difference(&line, None), None);
         }
+        self.cluster.kubectl(&format!("uncordon {node}")).expect_success();
         let told = [true, false].map(|ours| self.drain_against_budget(&node, ours));
         assert_eq!(told[0], told[1]);
         let args = ["drain", &node, "--ignore-daemonsets", "--force", "--grace-period=0", "--pod-selector=app=talker"];

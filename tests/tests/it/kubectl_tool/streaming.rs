@@ -77,7 +77,7 @@ const DELETIONS: [FollowedLine; 4] = [
 impl KubectlPair<'_> {
     pub(super) fn compare_streams(&self) -> Vec<String> {
         self.cluster.kubectl_args(&["apply", "-f", "-"], Some(MANIFEST)).expect_success();
-        eventually("pods that run", || match self.cluster.get("pods -l app in (follow,held)") {
+        eventually("pods that run", || match self.cluster.get("pods follow-a follow-b held") {
             pods if pods.iter().all(|pod| pod["status"]["phase"] == "Running") => Ok(()),
             pods => Err(format!("{pods:?}")),
         });
