@@ -254,7 +254,7 @@ impl CommandError {
         let message = format!("error when {verb} {}: {self}", quote(source));
         match self {
             CommandError::Status(mut error) => {
-                error.status["message"] = message.into();
+                crate::object::set_path(&mut error.status, "message", message.into());
                 CommandError::Status(error)
             }
             _ => CommandError::Message(message),

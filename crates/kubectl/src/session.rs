@@ -134,6 +134,7 @@ impl Session {
     pub fn settings(&self) -> CommandResult<ClientSettings> {
         let mut settings = resolve_settings(self.kubeconfig()?, &self.overrides())?;
         settings.plugin_policy = self.plugin_policy.clone();
+        settings.stdin_used = self.stdin_used.get();
         if let Some(config) = oidc::load_token(&mut settings)? {
             self.store_tokens(config).map_err(|error| error.with_prefix("could not persist new tokens: "))?;
         }
@@ -209,6 +210,12 @@ impl Session {
         if discovery.is_fresh() { discovery.load(self.client()?) } else { discovery.reload(self.client()?) }
     }
 
+    /// Whether the server has a group now.
+    pub fn has_group(&self, name: &str) -> CommandResult<bool> {
+        let data = self.discovery_client()?.reload_quietly(self.client()?)?;
+        Ok(data.groups.iter().any(|group| group.name == name))
+    }
+
     /// Looks something up in discovery; a miss in the cache is looked up once more at the server.
     pub fn look_up<T>(&self, find: impl Fn(&DiscoveryData) -> Option<T>) -> CommandResult<Option<T>> {
         if let Some(found) = find(&*self.discovery()?) {
@@ -220,9 +227,27 @@ impl Session {
         Ok(find(&*self.fresh_discovery()?))
     }
 
+    /// Looks a resource up as upstream's mapper does: without an answer the short name and the full one each ask the server.
+    pub fn look_up_resource<T>(&self, find: impl Fn(&DiscoveryData) -> Option<T>) -> CommandResult<Option<T>> {
+        self.client()?;
+        self.look_up(&find).or_else(|_| self.look_up(&find))
+    }
+
     /// The mapping of an argument such as `deploy`, `pods.v1` or `Deployment.apps`.
     pub fn mapping_for_argument(&self, argument: &str) -> CommandResult<RestMapping> {
-        let found = self.look_up(|data| data.find_argument(argument))?;
+        self.client()?;
+        let find = |data: &DiscoveryData| data.find_argument(argument);
+        let mut found = self.look_up(find);
+        // Without an answer the argument is taken for a resource and for a kind, by full and by short name, and each asks the
+        // server.
+        let others = if argument.matches('.').count() > 1 { 5 } else { 3 };
+        for _ in 0..others {
+            if found.is_ok() {
+                break;
+            }
+            found = self.look_up(find);
+        }
+        let found = found?;
         let name = argument.split('.').next().unwrap_or(argument);
         found.ok_or_else(|| CommandError::new(format!("the server doesn't have a resource type {}", go_quote(name))))
     }

@@ -374,9 +374,12 @@ fn missing_resource_version(resource: &Resource, name: &str) -> Status {
     }
 }
 
-/// The `resourceVersion` of a client's object; a patch that does not set it carries the current one.
+/// The `resourceVersion` of a client's object; `0` is none. A patch that does not set it carries the current one.
 fn requested_resource_version(object: &Value) -> &str {
-    meta::string_at(object, &["metadata", "resourceVersion"])
+    match meta::string_at(object, &["metadata", "resourceVersion"]) {
+        "0" => "",
+        version => version,
+    }
 }
 
 pub(super) fn decode_patch_body(resource: &Resource, body: &RequestBody) -> Result<(PatchType, Value), Status> {

@@ -1,14 +1,20 @@
 //! `ferry kubectl` beside upstream's kubectl: the same output, errors and exit codes, on an API server and on real pods.
 
+mod copies;
+mod maintenance;
+mod pods;
+mod rollouts;
+mod streaming;
+mod terminals;
+
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
 };
 
 use ferry_tests::{
-    CommandOutput, TestApiServer, TestCluster, eventually, machine::built_program, run_command, skip_reason, upstream,
+    CommandOutput, TestApiServer, TestCluster, eventually, machine::built_program, run_command, upstream,
 };
 
 /// Command lines that change nothing.
@@ -61,6 +67,58 @@ fn both_kubectls_say_the_same() {
     }
 }
 
+/// Command lines for a server that does not answer.
+const LINES_WITHOUT_SERVER: [&str; 24] = [
+    "get pods",
+    "get pod/one",
+    "get pods,services",
+    "get pods.v1.apps one",
+    "get all",
+    "get --raw /x",
+    "describe pod one",
+    "delete pod one",
+    "create configmap one",
+    "create role one --verb=get --resource=pods",
+    "run one --image=nginx --dry-run=client",
+    "logs -l app=one",
+    "exec one -- true",
+    "port-forward one 80",
+    "cordon one",
+    "taint node one a=b:NoSchedule",
+    "top pods",
+    "explain pods",
+    "api-versions",
+    "api-resources",
+    "version",
+    "auth can-i get pods",
+    "rollout status deployment/one",
+    "wait --for=delete pod/one",
+];
+
+/// Each look-up of upstream's mapper asks the server and logs that it does not answer.
+#[test]
+fn both_kubectls_say_the_same_without_a_server() {
+    let Some(upstream) = upstream::build_program("kubectl") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = |program: &std::path::Path, before: &[&str], line: &str| {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        let at = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        words.insert(at, "--server=http://127.0.0.1:1");
+        let mut command = Command::new(program);
+        command.args(before).args(words).env("HOME", directory.path()).env("KUBECONFIG", "/dev/null");
+        let mut told = run_command(&mut command, None);
+        // The head of a log line has the time and the process.
+        let lines = told.stderr.lines();
+        told.stderr =
+            lines.map(|line| line.split_once("] \"").map_or(line, |(_, text)| text)).collect::<Vec<_>>().join("\n");
+        comparable(&told)
+    };
+    for line in LINES_WITHOUT_SERVER {
+        let ours = run(&built_program("ferry"), &["kubectl"], line);
+        assert_eq!(ours, run(&upstream, &[], line), "kubectl {line}");
+    }
+}
+
 /// A link named `kubectl` to the binary is kubectl.
 #[test]
 fn link_named_kubectl_is_kubectl() {
@@ -69,92 +127,6 @@ fn link_named_kubectl_is_kubectl() {
     std::os::unix::fs::symlink(built_program("ferry"), &link).expect("a link");
     let version = run_command(&mut server.prepared(&link, &["version", "--client"]), None).expect_success();
     assert!(version.starts_with("Client Version: v1.36"), "{version}");
-}
-
-/// Command lines about the pods of [`MANIFEST`] that change nothing.
-const POD_LINES: [&str; 33] = [
-    "logs talker",
-    "logs talker -c second",
-    "logs talker --all-containers --prefix",
-    "logs talker --tail=1",
-    "logs talker --limit-bytes=9",
-    "logs talker --timestamps --since-time=2099-01-01T00:00:00Z",
-    "logs talker --since=1h --tail=2",
-    "logs talker -c none",
-    "logs talker --previous",
-    "logs -l app=talker --all-containers --prefix --max-log-requests=1",
-    "logs -l app=talker --tail=1 --ignore-errors",
-    "logs absent",
-    "exec talker -- cat /etc/debian_version",
-    "exec talker -c second -- printenv ROLE",
-    "exec talker -- sh -c exit\u{a0}7",
-    "exec talker -- /no/such/program",
-    "exec talker -c none -- true",
-    "exec deployment/web -- nginx -v",
-    "exec absent -- true",
-    "attach absent",
-    "port-forward talker nonsense",
-    "port-forward service/absent 80",
-    "describe pod talker",
-    "describe deployment web",
-    "rollout status deployment/web",
-    "rollout history deployment/web",
-    "wait --for=condition=Ready pod/talker --timeout=5s",
-    "wait --for=jsonpath={.status.phase}=Failed pod/talker --timeout=1s",
-    "wait --for=create pod/absent --timeout=1s",
-    "get pods -o wide",
-    "get events --field-selector=involvedObject.name=talker,reason=Started",
-    "top node",
-    "debug absent --image=nginx",
-];
-
-const MANIFEST: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: talker, labels: {app: talker}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: first, image: nginx, imagePullPolicy: Never, command: [sh, -c, "echo one; echo two; echo three >&2; exec cat"], stdin: true}
-  - {name: second, image: nginx, imagePullPolicy: Never, command: [sh, -c, "echo second; exec sleep 9999"], env: [{name: ROLE, value: helper}]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      containers: [{name: nginx, image: nginx, imagePullPolicy: Never}]
-"#;
-
-#[test]
-fn both_kubectls_do_the_same_with_pods() {
-    if skip_reason().is_some() {
-        return;
-    }
-    let Some(program) = upstream::build_program("kubectl") else { return };
-    let cluster = TestCluster::up();
-    cluster.kubectl_args(&["apply", "-f", "-"], Some(MANIFEST)).expect_success();
-    cluster.running("app=talker", 1);
-    cluster.running("app=web", 1);
-    let pair = KubectlPair { cluster: &cluster, upstream: program };
-    eventually("metrics of the node", || match run_command(&mut pair.theirs(&["top", "node"]), None) {
-        told if told.code == 0 => Ok(()),
-        told => Err(told.stderr),
-    });
-    let mut differences: Vec<String> = POD_LINES.iter().filter_map(|line| pair.difference(line, None)).collect();
-    differences.extend(pair.difference("exec -i talker -- wc -c", Some(&"a line of input\n".repeat(20_000))));
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-    pair.compare_copies();
-    for websocket in [true, false] {
-        pair.forward_port(websocket);
-    }
-    pair.attach();
-    pair.debug();
-    pair.drain();
 }
 
 /// Both programs and the cluster that they talk to.
@@ -179,161 +151,108 @@ impl KubectlPair<'_> {
         command
     }
 
+    /// Both programs with their names.
+    fn commands(&self, args: &[&str]) -> [(&'static str, Command); 2] {
+        [("ours", self.ours(args)), ("theirs", self.theirs(args))]
+    }
+
     /// What differs between both programs for a line.
     fn difference(&self, line: &str, input: Option<&str>) -> Option<String> {
-        let words: Vec<String> = line.split(' ').map(|word| word.replace('\u{a0}', " ")).collect();
+        let words = words_of(line);
         let args: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ours = run_command(&mut self.ours(&args), input);
-        let theirs = run_command(&mut self.theirs(&args), input);
-        let (mut ours, mut theirs) = (comparable(&ours), comparable(&theirs));
-        if line.starts_with("logs") {
-            // Lines of several containers come in any order.
-            for output in [&mut ours.1, &mut theirs.1] {
-                let mut lines: Vec<&str> = output.lines().collect();
-                lines.sort_unstable();
-                *output = lines.join("\n");
-            }
-        }
-        (ours != theirs).then(|| format!("kubectl {line}\n  ours: {ours:?}\n  upstream's: {theirs:?}"))
+        let [ours, theirs] = self.commands(&args).map(|(_, mut command)| run_command(&mut command, input));
+        describe_difference(line, &ours, &theirs)
     }
 
-    /// A tree with links and a large file goes into the pod and back with both.
-    fn compare_copies(&self) {
-        let tree = self.cluster.host.file("tree");
-        fs::create_dir_all(tree.join("deep/er")).expect("directories");
-        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        fs::write(tree.join("deep/blob"), &bytes).expect("a file");
-        fs::write(tree.join("deep/er/name with spaces"), "text").expect("a file");
-        std::os::unix::fs::symlink("deep/blob", tree.join("link")).expect("a link");
-        for (number, ours) in [(1, true), (2, false)] {
-            let (inside, back) = (format!("talker:/tmp/copy-{number}"), format!("back-{number}"));
-            for args in [["cp", "tree", &inside], ["cp", &inside, &back]] {
-                let mut command = if ours { self.ours(&args) } else { self.theirs(&args) };
-                run_command(&mut command, None).expect_success();
-            }
-            assert!(fs::read(self.cluster.host.file(&back).join("deep/blob")).expect("a copy") == bytes);
-        }
-        assert_eq!(tree_of(&self.cluster.host.file("back-1")), tree_of(&self.cluster.host.file("back-2")));
-        let listing = |number| {
-            let script = format!("cd /tmp/copy-{number} && find . | sort && readlink link");
-            self.cluster.kubectl_args(&["exec", "talker", "--", "sh", "-c", &script], None).expect_success()
+    /// What differs between both programs that run while something changes. All lines run at once; the change comes when
+    /// each has written its first text.
+    fn differences_while(&self, lines: &[FollowedLine], change: impl FnOnce()) -> Vec<String> {
+        let start = |(number, line): (usize, &FollowedLine)| {
+            let words = words_of(line.line);
+            let args: Vec<&str> = words.iter().map(String::as_str).collect();
+            self.commands(&args).map(|(name, command)| self.start_followed(command, &format!("{name}-{number}")))
         };
-        assert_eq!(listing(1), listing(2));
-    }
-
-    fn forward_port(&self, websocket: bool) {
-        let mut command = self.ours(&["port-forward", "deployment/web", ":80"]);
-        command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websocket.to_string());
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("kubectl starts");
-        let mut line = String::new();
-        // A closed pipe would end it.
-        let mut output = BufReader::new(child.stdout.take().expect("piped"));
-        output.read_line(&mut line).expect("a line");
-        let port = line.trim_start_matches("Forwarding from 127.0.0.1:").split(' ').next().expect("a port").to_owned();
-        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3");
-        for _ in 0..3 {
-            let status = self.cluster.host.command("bash", &["-c", &script]).expect_success();
-            assert_eq!(status.trim(), "HTTP/1.1 200 OK", "{line}");
+        let mut started: Vec<[FollowedCommand; 2]> = lines.iter().enumerate().map(start).collect();
+        for (commands, line) in started.iter().zip(lines) {
+            commands.iter().for_each(|command| command.wait_for_text(line, line.first));
         }
-        child.kill().expect("it runs until it is ended");
-        child.wait().expect("it ends");
-    }
-
-    /// What is written to an attached container comes back.
-    fn attach(&self) {
-        let mut command = self.ours(&["attach", "-i", "-q", "talker", "-c", "first"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
-        let mut stdin = child.stdin.take().expect("piped");
-        std::io::Write::write_all(&mut stdin, b"echoed\n").expect("it reads");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        assert!(lines.by_ref().map_while(Result::ok).any(|line| line == "echoed"));
-        child.kill().expect("it runs until it is ended");
-        child.wait().expect("it ends");
-    }
-
-    /// An ephemeral container, a copy of the pod and a pod on the node.
-    fn debug(&self) {
-        let node = self.cluster.get("nodes")[0]["metadata"]["name"].as_str().expect("a name").to_owned();
-        let node = format!("node/{node}");
-        for (number, ours) in [(1, true), (2, false)] {
-            let run = |args: &[&str]| {
-                let mut command = if ours { self.ours(args) } else { self.theirs(args) };
-                run_command(&mut command, None).expect_success()
-            };
-            let (container, copy) = (format!("debug-{number}"), format!("copy-{number}"));
-            run(&[
-                "debug",
-                "talker",
-                "--image=nginx",
-                "--image-pull-policy=Never",
-                "-c",
-                &container,
-                "--",
-                "sleep",
-                "99",
-            ]);
-            run(&[
-                "debug",
-                "talker",
-                "--copy-to",
-                &copy,
-                "--container=first",
-                "--image-pull-policy=Never",
-                "--",
-                "sleep",
-                "99",
-            ]);
-            run(&["debug", &node, "--image=nginx", "--image-pull-policy=Never", "--", "sleep", "99"]);
-        }
-        let pod = &self.cluster.get("pod talker")[0];
-        let containers = pod["spec"]["ephemeralContainers"].as_array().expect("ephemeral containers");
-        let mut specs: Vec<_> = containers.clone();
-        specs.iter_mut().for_each(|spec| spec["name"] = "debug".into());
-        assert_eq!(specs[0], specs[1]);
-        let spec_of = |name: &str| {
-            let mut pod = self.cluster.get(&format!("pod {name}")).remove(0);
-            let spec = pod["spec"].as_object_mut().expect("a spec");
-            spec.retain(|field, _| field != "volumes");
-            spec["containers"].as_array_mut().expect("a list").iter_mut().for_each(|container| {
-                container["volumeMounts"] = serde_json::Value::Null;
-            });
-            pod["spec"].clone()
-        };
-        assert_eq!(spec_of("copy-1"), spec_of("copy-2"));
-    }
-
-    fn drain(&self) {
-        let node = self.cluster.get("nodes")[0]["metadata"]["name"].as_str().expect("a name").to_owned();
-        let difference = self.difference(&format!("drain {node} --ignore-daemonsets --dry-run=server"), None);
-        assert_eq!(difference, None);
-        let args = ["drain", &node, "--ignore-daemonsets", "--force", "--grace-period=0", "--pod-selector=app=talker"];
-        let told = run_command(&mut self.ours(&args), None).expect_success();
-        assert!(told.contains("pod/talker evicted") && told.ends_with(&format!("node/{node} drained\n")), "{told}");
-        eventually("the pod is gone", || match self.cluster.kubectl("get pod talker").code {
-            0 => Err("it is there".to_owned()),
-            _ => Ok(()),
+        change();
+        let ended = started.iter_mut().zip(lines).map(|(commands, line)| {
+            let [ours, theirs] = commands.each_mut().map(|command| command.finish(line));
+            describe_difference(line.line, &ours, &theirs)
         });
-        run_command(&mut self.ours(&["uncordon", &node]), None).expect_success();
+        ended.flatten().collect()
+    }
+
+    fn start_followed(&self, mut command: Command, name: &str) -> FollowedCommand {
+        let files = ["out", "err"].map(|kind| self.cluster.host.file(&format!("{name}.{kind}")));
+        let [out, err] = files.each_ref().map(|path| fs::File::create(path).expect("a file"));
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("kubectl starts");
+        FollowedCommand { child, files }
     }
 }
 
-/// Paths, link targets and sizes below a directory.
-fn tree_of(directory: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(next).expect("a directory").map(|entry| entry.expect("an entry")) {
-            let path = entry.path();
-            let data = fs::symlink_metadata(&path).expect("it is there");
-            let name = path.strip_prefix(directory).expect("below").display().to_string();
-            found.push(format!("{name} {}", if data.is_dir() { 0 } else { data.len() }));
-            if data.is_dir() {
-                open.push(path);
-            }
+/// A line whose output comes bit by bit.
+struct FollowedLine {
+    line: &'static str,
+    /// The text on stdout before the change.
+    first: &'static str,
+    /// The text on stdout after which the program is ended; empty if it ends by itself.
+    last: &'static str,
+}
+
+/// A running program with its output in files.
+struct FollowedCommand {
+    child: Child,
+    files: [PathBuf; 2],
+}
+
+impl FollowedCommand {
+    fn texts(&self) -> [String; 2] {
+        self.files.each_ref().map(|path| fs::read_to_string(path).expect("text"))
+    }
+
+    fn wait_for_text(&self, line: &FollowedLine, text: &str) {
+        eventually(&format!("{text:?} of kubectl {}", line.line), || match self.texts() {
+            [out, _] if out.contains(text) => Ok(()),
+            texts => Err(texts.join("\n")),
+        });
+    }
+
+    /// Waits for the end, or ends it after its last text.
+    fn finish(&mut self, line: &FollowedLine) -> CommandOutput {
+        let code = if line.last.is_empty() {
+            eventually(&format!("the end of kubectl {}", line.line), || match self.child.try_wait().expect("a child") {
+                Some(status) => Ok(status.code().unwrap_or(-1)),
+                None => Err(self.texts().join("\n")),
+            })
+        } else {
+            self.wait_for_text(line, line.last);
+            self.child.kill().expect("it runs until it is ended");
+            self.child.wait().expect("it ends");
+            0
+        };
+        let [stdout, stderr] = self.texts();
+        CommandOutput { line: line.line.to_owned(), code, stdout, stderr }
+    }
+}
+
+/// The words of a line; a no-break space is a space within a word.
+fn words_of(line: &str) -> Vec<String> {
+    line.split(' ').map(|word| word.replace('\u{a0}', " ")).collect()
+}
+
+fn describe_difference(line: &str, ours: &CommandOutput, theirs: &CommandOutput) -> Option<String> {
+    let (mut ours, mut theirs) = (comparable(ours), comparable(theirs));
+    if ["logs", "events", "top"].iter().any(|command| line.starts_with(command)) {
+        // Lines of several containers, and rows with equal keys, come in any order.
+        for output in [&mut ours.1, &mut theirs.1] {
+            let mut lines: Vec<&str> = output.lines().collect();
+            lines.sort_unstable();
+            *output = lines.join("\n");
         }
     }
-    found.sort();
-    found
+    (ours != theirs).then(|| format!("kubectl {line}\n  ours: {ours:?}\n  upstream's: {theirs:?}"))
 }
 
 /// Returns the parts that must be equal: exit code, and output without what changes between two runs.
@@ -346,12 +265,13 @@ fn comparable(output: &CommandOutput) -> (i32, String, String) {
     (output.code, normalized(&output.stdout), normalized(&output.stderr))
 }
 
-/// Replaces ages, which differ by a second, and IDs of executions.
+/// Replaces ages, which differ by a second, measured amounts, and IDs of executions.
 fn without_age(word: &str) -> &str {
     let is_age = word.starts_with(|c: char| c.is_ascii_digit())
         && word.ends_with(['s', 'm', 'h', 'd'])
         && word.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c));
     let is_id = word.trim_matches(['"', ':']).len() == 64
         && word.trim_matches(['"', ':']).chars().all(|c| c.is_ascii_hexdigit());
-    if is_age || is_id { "<age or ID>" } else { word }
+    let is_amount = word.strip_suffix("Mi").is_some_and(|digits| digits.chars().all(|c| c.is_ascii_digit()));
+    if is_age || is_id || is_amount { "<age, amount or ID>" } else { word }
 }

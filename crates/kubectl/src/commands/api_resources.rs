@@ -130,7 +130,10 @@ fn print_list(format: &str, resources: &[&ApiResource]) {
 /// Prints the group-versions of the server.
 pub fn run_versions(session: &Session) -> CommandResult {
     check_no_arguments(session)?;
-    let data = session.fresh_discovery()?;
+    session.client()?;
+    let data = session
+        .fresh_discovery()
+        .map_err(|error| error.with_prefix("couldn't get available api versions from server: "))?;
     let mut versions: Vec<String> = data
         .groups
         .iter()

@@ -116,7 +116,7 @@ fn resource_attributes(
     if resource == "*" {
         attributes["resource"] = "*".into();
     } else {
-        let found = session.look_up(|data| data.find_argument(resource)).unwrap_or(None);
+        let found = session.look_up_resource(|data| data.find_argument(resource)).unwrap_or(None);
         match found {
             Some(mapping) => {
                 attributes["resource"] = mapping.resource.clone().into();

@@ -37,7 +37,7 @@ pub fn run(session: &Session) -> CommandResult {
         if result.errors.iter().all(CommandError::is_not_found) && session.arguments().len() == 2 {
             return describe_matching(&context, &builder, result.errors);
         }
-        return CommandError::join(result.errors);
+        return Err(CommandError::Aggregate(vec![CommandError::Aggregate(result.errors)]));
     }
     let mut errors = result.errors;
     let mut first = true;

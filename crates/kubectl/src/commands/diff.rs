@@ -124,7 +124,7 @@ impl DiffRun<'_> {
             info.object = live.clone();
             self.patch(&mut info, &manifest)?
         } else {
-            info.create(client, &manifest, &self.options)?
+            info.create_from_manifest(client, &manifest, &self.options)?
         };
         let uid = live.as_ref().map(|live| live.text("metadata.uid").to_owned());
         self.write(&info, live, Some(merged))?;

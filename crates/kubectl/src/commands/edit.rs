@@ -277,7 +277,7 @@ impl<'a> ObjectEditor<'a> {
             }
             super::record::record_command(self.session, &mut info.object);
             if self.mode == EditMode::Create {
-                let created = info.create(self.session.client()?, &info.object, &self.options)?;
+                let created = info.create_from_manifest(self.session.client()?, &info.object, &self.options)?;
                 self.printer("created")?.print(&created)?;
                 continue;
             }

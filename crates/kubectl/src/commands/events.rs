@@ -74,6 +74,7 @@ pub fn run(session: &Session) -> CommandResult {
     }
     sort_events(&mut events);
     if !printer.is_message() {
+        events.retain(api::Value::is_object);
         for event in &mut events {
             event["kind"] = "Event".into();
             event["apiVersion"] = "v1".into();

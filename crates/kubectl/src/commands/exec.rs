@@ -37,7 +37,6 @@ pub fn run(session: &Session) -> CommandResult {
     }
     builder.default_resource = "pods".to_owned();
     builder.arguments = if named { vec![arguments[0].clone()] } else { Vec::new() };
-    builder.latest = true;
     let objects = builder.infos(session)?;
     let [info] = objects.as_slice() else { crate::bail!("cannot exec into multiple objects at a time") };
     if object::is_list(&info.object) {

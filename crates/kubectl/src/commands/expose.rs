@@ -91,6 +91,7 @@ fn selector_of(info: &ResourceInfo) -> CommandResult<Value> {
     };
     match (info.mapping.kind.as_str(), labels.and_then(Value::as_object).filter(|map| !map.is_empty())) {
         (_, Some(map)) => Ok(Value::Object(map.clone())),
+        ("Service", None) => Err(CommandError::new("the service has no pod selector set")),
         ("Pod", None) => Err(CommandError::new("the pod has no labels and cannot be exposed")),
         (kind, None) => Err(CommandError::new(format!(
             "invalid {}: no selectors, therefore cannot be exposed",

@@ -54,6 +54,7 @@ pub fn run(session: &Session) -> CommandResult {
         builder.arguments = vec![arguments[0].clone()];
     } else {
         builder.arguments = vec!["pods".to_owned()];
+        builder.plain_types = true;
     }
     builder.chunk_size = 0;
     let namespace = builder.namespace.clone();

@@ -84,6 +84,10 @@ fn run(session: &Session, word: &'static str, field: &'static str) -> CommandRes
         return Err(CommandError::new(verb));
     }
     let change = MetadataChange { session, word, field, set, remove, dry_run };
+    if flags.string("resource-version").is_empty() && !list {
+        // Each object is changed before the next one is read.
+        return builder.visit(session, &mut |info| change.apply(info, &printer, false));
+    }
     let result = builder.build(session)?;
     let single = result.single_item;
     if !flags.string("resource-version").is_empty() && !single {

@@ -117,6 +117,12 @@ fn patch_one(
     let patch: Value = serde_json::from_slice(body).map_err(|error| {
         CommandError::new(format!("unable to parse {}: {error}", go_quote(&String::from_utf8_lossy(body))))
     })?;
+    if kind == PatchKind::Strategic && crate::merge_patch::type_of_object(&info.object).is_none() {
+        let (group, version, kind) = crate::object::group_version_kind(&info.object);
+        crate::bail!(
+            "strategic merge patch is not supported for {group}/{version}, Kind={kind} locally, try --type merge"
+        );
+    }
     let patched = super::apply::apply_locally(&info.object, &super::apply::ApplyPatch { kind, patch });
     let patched =
         patched.map_err(|error| CommandError::new(error.to_string().replace("applying patch locally: ", "")))?;

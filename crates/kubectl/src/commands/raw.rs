@@ -2,7 +2,13 @@
 
 use api::json::go_quote;
 
-use crate::{errors::CommandResult, files, output::write_out_bytes, rest::RestRequest, session::Session};
+use crate::{
+    errors::CommandResult,
+    files,
+    output::write_out_bytes,
+    rest::{RestRequest, block_on},
+    session::Session,
+};
 
 /// Checks a raw path.
 pub fn check_path(path: &str) -> CommandResult {
@@ -30,7 +36,7 @@ fn encode_path(path: &str) -> String {
 
 /// Sends a request to a raw path and prints the answer.
 pub fn send(session: &Session, method: http::Method, path: &str, filename: Option<&str>) -> CommandResult {
-    let mut request = RestRequest::new(method, encode_path(path));
+    let mut request = RestRequest::new(method, encode_path(path)).accepting("application/json, */*");
     if let Some(filename) = filename {
         let body = if filename == "-" {
             use std::io::Read;
@@ -43,7 +49,12 @@ pub fn send(session: &Session, method: http::Method, path: &str, filename: Optio
         };
         request = request.with_body("application/json", body);
     }
-    let response = session.client()?.send(request)?;
-    write_out_bytes(&response.body);
-    Ok(())
+    let client = session.client()?;
+    block_on(async {
+        let mut body = client.open_stream_async(request).await?;
+        while let Some(bytes) = body.next_bytes().await? {
+            write_out_bytes(&bytes);
+        }
+        Ok(())
+    })
 }

@@ -133,7 +133,7 @@ fn replace_by_force(
         }
         super::record::record_command(session, &mut info.object);
         crate::object::remove_path(&mut info.object, "metadata.resourceVersion");
-        printer.print(&info.create(client, &info.object, options)?)?;
+        printer.print(&info.create_from_manifest(client, &info.object, options)?)?;
     }
     Ok(())
 }

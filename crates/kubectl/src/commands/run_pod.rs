@@ -283,6 +283,7 @@ impl ObjectCreator<'_> {
 
     /// Creates an object, unless it is a dry run of the client.
     pub fn create_only(&self, mut object: Value, resource: &str) -> CommandResult<Value> {
+        self.session.mapping_of(&object)?;
         if self.session.flags.bool("save-config") && self.dry_run != DryRun::Client {
             object = typed_value(&object);
             crate::last_applied::set_typed_last_applied(&mut object);

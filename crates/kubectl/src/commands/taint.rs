@@ -40,7 +40,10 @@ pub fn run(session: &Session) -> CommandResult {
         crate::bail!("at least one taint update is required");
     }
     let change = parse_specs(specs).map_err(|error| crate::usage::usage_error(session, &error.to_string()))?;
-    let kind = session.mapping_for_argument(&resources[0].to_lowercase())?;
+    let resource = resources[0].to_lowercase();
+    let found = session.look_up_resource(|data| data.find_argument(&resource))?;
+    let kind = found
+        .ok_or_else(|| CommandError::new(format!("the server doesn't have a resource type {}", go_quote(&resource))))?;
     if kind.kind != "Node" {
         crate::bail!("invalid resource type {}, only node types are supported", resources[0].to_lowercase());
     }

@@ -17,7 +17,7 @@ const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 const METRICS_DELAY_SECONDS: i64 = 120;
 
 fn check_available(session: &Session) -> CommandResult {
-    if !session.fresh_discovery()?.groups.iter().any(|group| group.name == "metrics.k8s.io") {
+    if !session.has_group("metrics.k8s.io")? {
         crate::bail!("Metrics API not available");
     }
     Ok(())
@@ -41,10 +41,6 @@ fn check_sort(session: &Session) -> CommandResult<String> {
 fn amount(usage: Option<&Value>, name: &str) -> Quantity {
     let text = usage.and_then(|usage| usage.get(name)).and_then(Value::as_str).unwrap_or("0");
     Quantity::parse(text).unwrap_or_else(|| Quantity::from_integer(0))
-}
-
-fn cells(cpu: Quantity, memory: Quantity) -> String {
-    format!("{}m\t{}Mi", cpu.millis(), memory.value() / (1 << 20))
 }
 
 /// Reads the metrics of the object that the command line names, or of all that its selectors choose.
@@ -95,28 +91,70 @@ pub fn run_nodes(session: &Session) -> CommandResult {
         crate::bail!("metrics not available yet");
     }
     sort_items(&mut metrics, &sort, |item| item.at("usage").cloned().unwrap_or_default());
-    let nodes = session.client()?.send_json(RestRequest::get("/api/v1/nodes"))?;
+    let mut nodes = read_metrics(session, "/api/v1/nodes".to_owned())?;
+    let resources = measured(session);
     let mut writer = TabWriter::for_tables();
     if !session.flags.bool("no-headers") {
-        writer.push("NAME\tCPU(cores)\tCPU(%)\tMEMORY(bytes)\tMEMORY(%)\n");
+        let columns =
+            resources.iter().map(|resource| format!("{}\t{}(%)\t", resource.header, resource.name.to_uppercase()));
+        writer.push(&format!("NAME\t{}\n", columns.collect::<String>()));
     }
+    let field = if session.flags.bool("show-capacity") { "status.capacity" } else { "status.allocatable" };
     for item in &metrics {
-        let node = nodes.list("items").iter().find(|node| name_of(node) == name_of(item));
-        let field = if session.flags.bool("show-capacity") { "status.capacity" } else { "status.allocatable" };
-        let whole = |name: &str| amount(node.and_then(|node| node.at(field)), name).millis().max(1);
-        let (cpu, memory) = (amount(item.at("usage"), "cpu"), amount(item.at("usage"), "memory"));
-        let percent = |part: Quantity, name: &str| part.millis() * 100 / whole(name);
-        writer.push(&format!(
-            "{}\t{}m\t{}%\t{}Mi\t{}%\n",
-            name_of(item),
-            cpu.millis(),
-            percent(cpu, "cpu"),
-            memory.value() / (1 << 20),
-            percent(memory, "memory")
-        ));
+        let node = nodes.iter().position(|node| name_of(node) == name_of(item)).map(|at| nodes.remove(at));
+        let columns = resources.iter().map(|resource| match resource.available(node.as_ref(), field) {
+            None => UNKNOWN.repeat(2),
+            Some(whole) => {
+                let used = amount(item.at("usage"), resource.name);
+                let percent = if whole == 0 { 0 } else { used.millis().saturating_mul(100) / whole };
+                format!("{}{percent}%\t", resource.cell(used))
+            }
+        });
+        writer.push(&format!("{}\t{}\n", name_of(item), columns.collect::<String>()));
+    }
+    for node in &nodes {
+        writer.push(&format!("{}\t{}\n", name_of(node), UNKNOWN.repeat(2 * resources.len())));
     }
     write_out(&writer.flush());
     Ok(())
+}
+
+const UNKNOWN: &str = "<unknown>\t";
+
+/// A resource whose usage is shown.
+struct MeasuredResource {
+    name: &'static str,
+    header: &'static str,
+}
+
+/// The resources to show: swap on request only.
+fn measured(session: &Session) -> Vec<MeasuredResource> {
+    let mut resources = vec![
+        MeasuredResource { name: "cpu", header: "CPU(cores)" },
+        MeasuredResource { name: "memory", header: "MEMORY(bytes)" },
+    ];
+    if session.flags.bool("show-swap") {
+        resources.push(MeasuredResource { name: "swap", header: "SWAP(bytes)" });
+    }
+    resources
+}
+
+impl MeasuredResource {
+    /// An amount as a cell.
+    fn cell(&self, used: Quantity) -> String {
+        match self.name {
+            "cpu" => format!("{}m\t", used.millis()),
+            _ => format!("{}Mi\t", used.value() / (1 << 20)),
+        }
+    }
+
+    /// How much a node has, in thousandths; `None` for a node that does not say how much swap it has.
+    fn available(&self, node: Option<&Value>, field: &str) -> Option<i64> {
+        match self.name {
+            "swap" => node?.integer("status.nodeInfo.swap.capacity").map(|capacity| capacity.saturating_mul(1000)),
+            name => Some(amount(node.and_then(|node| node.at(field)), name).millis()),
+        }
+    }
 }
 
 /// `top pod`
@@ -146,26 +184,39 @@ pub fn run_pods(session: &Session) -> CommandResult {
         |item| serde_json::json!({"cpu": total(item, "cpu").to_string(), "memory": total(item, "memory").to_string()}),
     );
     let containers = session.flags.bool("containers");
+    let resources = measured(session);
+    let headers = !session.flags.bool("no-headers");
     let mut writer = TabWriter::for_tables();
-    if !session.flags.bool("no-headers") {
+    if headers {
         let (namespace, name) = (if all { "NAMESPACE\t" } else { "" }, if containers { "POD\tNAME" } else { "NAME" });
-        writer.push(&format!("{namespace}{name}\tCPU(cores)\tMEMORY(bytes)\n"));
+        let columns: String = resources.iter().map(|resource| format!("{}\t", resource.header)).collect();
+        writer.push(&format!("{namespace}{name}\t{columns}\n"));
     }
     for item in &items {
         let prefix = if all { format!("{}\t", namespace_of(item)) } else { String::new() };
-        if containers {
-            for container in item.list("containers") {
-                let usage = container.at("usage");
-                writer.push(&format!(
-                    "{prefix}{}\t{}\t{}\n",
-                    name_of(item),
-                    container.text("name"),
-                    cells(amount(usage, "cpu"), amount(usage, "memory"))
-                ));
-            }
-        } else {
-            writer.push(&format!("{prefix}{}\t{}\n", name_of(item), cells(total(item, "cpu"), total(item, "memory"))));
+        if !containers {
+            let cells = resources.iter().map(|resource| resource.cell(total(item, resource.name)));
+            writer.push(&format!("{prefix}{}\t{}\n", name_of(item), cells.collect::<String>()));
+            continue;
         }
+        let mut all: Vec<Value> = item.list("containers").to_vec();
+        all.sort_by_key(|container| {
+            let used = if sort.is_empty() { 0 } else { amount(container.at("usage"), &sort).millis() };
+            (std::cmp::Reverse(used), container.text("name").to_owned())
+        });
+        for container in &all {
+            let cells = resources.iter().map(|resource| resource.cell(amount(container.at("usage"), resource.name)));
+            let (pod, name) = (name_of(item), container.text("name"));
+            writer.push(&format!("{prefix}{pod}\t{name}\t{}\n", cells.collect::<String>()));
+        }
+    }
+    if session.flags.bool("sum") {
+        let sum = |name| items.iter().fold(Quantity::from_integer(0), |sum, item| sum.plus(total(item, name)));
+        let cells: String = resources.iter().map(|resource| resource.cell(sum(resource.name))).collect();
+        // Columns before the amounts are counted with the headers; the line is always two columns wide.
+        let before = 1 + usize::from(headers && all) + usize::from(headers && containers);
+        let line = "\t".repeat(before + resources.len() - 2);
+        writer.push(&format!("{line}________\t________\t\n{line}{cells}\n"));
     }
     write_out(&writer.flush());
     Ok(())

@@ -12,6 +12,7 @@ use crate::{
     session::Session,
 };
 
+const UNPARSABLE: &str = "unable to parse the server version: ";
 const KUSTOMIZE_VERSION: &str = "v5.8.1";
 
 /// Prints the versions of client and server.
@@ -28,7 +29,16 @@ pub fn run(session: &Session) -> CommandResult {
         server = session.client().and_then(|client| {
             let mut request = RestRequest::get("/version");
             request.default_timeout = 32_000_000_000;
-            client.send_json(request)
+            let answer = client.send(request)?;
+            let version = answer.json().map_err(|error| error.with_prefix(UNPARSABLE))?;
+            if !version.is_object() && !version.is_null() {
+                let error = format!(
+                    "json: cannot unmarshal {} into Go value of type version.Info",
+                    api::json::value_type_name(&version)
+                );
+                return Err(CommandError::new(error).with_prefix(UNPARSABLE));
+            }
+            Ok(version)
         });
     }
     let version = server.as_ref().cloned().unwrap_or(Value::Null);

@@ -140,8 +140,8 @@ pub fn namespace(context: &DescribeContext, out: &mut Description, namespace: &V
         }
     }
     let name = name_of(namespace);
-    namespace_quotas(out, &context.list(&format!("/api/v1/namespaces/{name}/resourcequotas"), &[("limit", "500")]));
-    namespace_limits(out, &context.list(&format!("/api/v1/namespaces/{name}/limitranges"), &[("limit", "500")]));
+    namespace_quotas(out, &context.list_in_chunks(&format!("/api/v1/namespaces/{name}/resourcequotas"), "", ""));
+    namespace_limits(out, &context.list_in_chunks(&format!("/api/v1/namespaces/{name}/limitranges"), "", ""));
 }
 
 fn namespace_quotas(out: &mut Description, quotas: &[Value]) {

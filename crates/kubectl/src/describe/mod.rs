@@ -24,7 +24,7 @@ pub use event_list::{event_age as event_interval, find_events, push_events, sort
 pub use policy::policy_rows;
 pub use template::describe_template;
 
-use crate::{errors::CommandResult, resource::ResourceInfo, session::Session};
+use crate::{errors::CommandResult, object::ObjectFields, resource::ResourceInfo, session::Session};
 
 /// Inputs of a describer.
 pub struct DescribeContext<'a> {
@@ -35,14 +35,40 @@ pub struct DescribeContext<'a> {
 }
 
 impl DescribeContext<'_> {
-    /// Lists objects; an error is an empty list, as in upstream's describers.
-    pub fn list(&self, path: &str, query: &[(&str, &str)]) -> Vec<Value> {
-        let mut request = crate::rest::RestRequest::get(path);
-        for (name, value) in query {
-            request = request.with_optional(name, value);
+    /// Lists the objects that labels choose, at once.
+    pub fn list(&self, path: &str, selector: &str) -> Vec<Value> {
+        self.list_pages(path, "labelSelector", selector, 0)
+    }
+
+    /// Lists the objects that a selector chooses, in chunks; an error is an empty list, as in upstream's describers.
+    pub fn list_in_chunks(&self, path: &str, selector: &str, value: &str) -> Vec<Value> {
+        let limit = if self.session.flags.has("chunk-size") { self.session.flags.int("chunk-size") } else { 500 };
+        self.list_pages(path, selector, value, limit)
+    }
+
+    fn list_pages(&self, path: &str, selector: &str, value: &str, limit: i64) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut next = String::new();
+        loop {
+            let mut request = crate::rest::RestRequest::get(path).with_optional("continue", &next);
+            if !selector.is_empty() {
+                request = request.with_optional(selector, value);
+            }
+            if limit > 0 {
+                request = request.with_query("limit", limit.to_string());
+            }
+            let Ok(mut list) = self.session.client().and_then(|client| client.send_json(request)) else {
+                return Vec::new();
+            };
+            if let Some(Value::Array(chunk)) = list.get_mut("items").map(Value::take) {
+                items.extend(chunk);
+            }
+            match list.text("metadata.continue") {
+                "" => return items,
+                token if token == next => return items,
+                token => next = token.to_owned(),
+            }
         }
-        let list = self.session.client().and_then(|client| client.send_json(request));
-        list.map(|list| list.get("items").and_then(Value::as_array).cloned().unwrap_or_default()).unwrap_or_default()
     }
 
     /// Reads an object.

@@ -89,7 +89,7 @@ fn backend_endpoints(context: &DescribeContext, ingress: &Value, name: &str, bac
     });
     let slices = context.list(
         &format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
-        &[("labelSelector", &format!("kubernetes.io/service-name={name}"))],
+        &format!("kubernetes.io/service-name={name}"),
     );
     slice_endpoints(&slices, port.map(|port| port.text("name")).unwrap_or_default())
 }

@@ -41,7 +41,7 @@ pub fn describe_node(context: &DescribeContext, out: &mut Description, node: &Va
         out.field(0, "ProviderID", node.text("spec.providerID"));
     }
     let selector = format!("spec.nodeName={},status.phase!=Failed,status.phase!=Succeeded", name_of(node));
-    let pods = context.list("/api/v1/pods", &[("fieldSelector", &selector), ("limit", "500")]);
+    let pods = context.list_in_chunks("/api/v1/pods", "fieldSelector", &selector);
     node_pods(out, node, &pods);
     context.events(out, node);
 }

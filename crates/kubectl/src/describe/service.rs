@@ -40,7 +40,7 @@ pub fn describe_service(context: &DescribeContext, out: &mut Description, servic
     }
     let slices = context.list(
         &format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", namespace_of(service)),
-        &[("labelSelector", &format!("kubernetes.io/service-name={}", name_of(service)))],
+        &format!("kubernetes.io/service-name={}", name_of(service)),
     );
     for port in service.list("spec.ports") {
         service_port(out, port, &slices);

@@ -63,7 +63,7 @@ pub fn claim(context: &DescribeContext, out: &mut Description, claim: &Value) {
         out.field(1, "Kind", source.text("kind"));
         out.field(1, "Name", source.text("name"));
     }
-    let pods = context.list(&format!("/api/v1/namespaces/{}/pods", namespace_of(claim)), &[("limit", "500")]);
+    let pods = context.list_in_chunks(&format!("/api/v1/namespaces/{}/pods", namespace_of(claim)), "", "");
     let uses = |pod: &&Value| {
         pod.list("spec.volumes").iter().any(|volume| volume.text("persistentVolumeClaim.claimName") == name_of(claim))
     };

@@ -21,7 +21,7 @@ fn selector_text(object: &Value) -> String {
 /// Counts the pods of a selector by phase.
 fn pod_phases(context: &DescribeContext, object: &Value, selector: &str) -> String {
     let path = format!("/api/v1/namespaces/{}/pods", namespace_of(object));
-    let pods = context.list(&path, &[("labelSelector", selector), ("limit", "500")]);
+    let pods = context.list_in_chunks(&path, "labelSelector", selector);
     let uid = object.text("metadata.uid");
     let count = |phase: &str| {
         let owned = |pod: &&Value| {
@@ -301,7 +301,7 @@ fn replica_sets(context: &DescribeContext, out: &mut Description, deployment: &V
     let path = format!("/apis/apps/v1/namespaces/{}/replicasets", namespace_of(deployment));
     let text = api::selector::format_label_selector(&selector);
     let uid = deployment.text("metadata.uid");
-    let mut sets = context.list(&path, &[("labelSelector", &text)]);
+    let mut sets = context.list_in_chunks(&path, "labelSelector", &text);
     let _ = LabelSelector::from_object(&selector);
     sets.retain(|set| {
         set.list("metadata.ownerReferences").iter().any(|owner| owner.flag("controller") && owner.text("uid") == uid)

@@ -101,8 +101,9 @@ fn format_group(group: &ApiGroup) -> Value {
     json!({"name": group.name, "versions": versions, "preferredVersion": version(&group.preferred)})
 }
 
-/// Reads an `APIResource`.
+/// Reads an `APIResource`; one that is not an object is empty.
 pub fn parse_resource(group: &str, version: &str, entry: Value) -> ApiResource {
+    let entry = if entry.is_object() { entry } else { json!({}) };
     ApiResource {
         group: group.to_owned(),
         version: version.to_owned(),

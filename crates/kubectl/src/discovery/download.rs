@@ -36,6 +36,11 @@ pub fn download(client: &RestClient, http_directory: &str) -> CommandResult<Disc
         };
         store_response(http_directory, &client.url_of(&request), &response);
         let document = response.json()?;
+        if !document.is_object() && !document.is_null() {
+            let go_type = if path == "/api" { "v1.APIVersions" } else { "v1.APIGroupList" };
+            let found = api::json::value_type_name(&document);
+            crate::bail!("json: cannot unmarshal {found} into Go value of type {go_type}");
+        }
         if document.get("kind").and_then(Value::as_str) == Some("APIGroupDiscoveryList") {
             add_aggregated(&mut data, &document);
         } else {

@@ -93,13 +93,18 @@ impl Discovery {
         self.reload(client)
     }
 
-    /// The groups and resources as the server has them now.
+    /// The groups and resources as the server has them now; logs an error.
     pub fn reload(&self, client: &RestClient) -> CommandResult<Rc<DiscoveryData>> {
-        let data = download::download(client, &self.http_directory).inspect_err(|error| {
+        self.reload_quietly(client).inspect_err(|error| {
             let text = format!("couldn't get current server API group list: {error}");
             let line = format!("\"Unhandled Error\" err={}", api::json::go_quote(&text));
             log_line('E', "memcache.go:265", &line);
-        })?;
+        })
+    }
+
+    /// The groups and resources as the server has them now.
+    pub fn reload_quietly(&self, client: &RestClient) -> CommandResult<Rc<DiscoveryData>> {
+        let data = download::download(client, &self.http_directory)?;
         cache::write_cache(&self.directory, &data);
         self.fresh.set(true);
         Ok(self.remember(data))

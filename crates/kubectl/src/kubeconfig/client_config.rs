@@ -50,6 +50,8 @@ pub struct ClientSettings {
     pub user: UserCredentials,
     /// Impersonation.
     pub impersonation: Impersonation,
+    /// Whether the command reads stdin, so that exec plug-ins cannot.
+    pub stdin_used: bool,
     /// Which exec plug-ins may run.
     pub plugin_policy: PluginPolicy,
     /// The cluster's configuration for exec plug-ins.
@@ -274,7 +276,7 @@ fn normalize_host(server: &str) -> String {
 fn data_or_file(entry: &Map, field: &str) -> CommandResult<Option<Vec<u8>>> {
     let data = text_of(entry, &format!("{field}-data"));
     if !data.is_empty() {
-        let decoded = STANDARD.decode(data);
+        let decoded = STANDARD.decode(data.replace(['\r', '\n'], ""));
         return decoded.map(Some).map_err(|error| CommandError::new(format!("{field}-data: {error}")));
     }
     match text_of(entry, field) {

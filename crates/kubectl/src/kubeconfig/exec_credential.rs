@@ -13,6 +13,13 @@ use crate::errors::{CommandError, CommandResult};
 /// Runs the plug-in of the user, if it has one, and fills in the credentials that it prints.
 pub fn load_exec_credentials(settings: &mut ClientSettings) -> CommandResult {
     let Some(exec) = settings.user.exec.clone() else { return Ok(()) };
+    let user = &settings.user;
+    let has_others = [&user.token, &user.username, &user.password].iter().any(|text| !text.is_empty());
+    // Credentials that are given come first.
+    if has_others || user.certificate.is_some() {
+        settings.user.exec = None;
+        return Ok(());
+    }
     let status = run_plugin(&exec, settings)?;
     let text = |field: &str| status.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (token, certificate, key) = (text("token"), text("clientCertificateData"), text("clientKeyData"));
@@ -42,6 +49,13 @@ fn run_plugin(exec: &Map, settings: &ClientSettings) -> CommandResult<Map> {
     }
     let interactive = match text_of(exec, "interactiveMode") {
         "Never" => false,
+        "Always" if settings.stdin_used => {
+            return Err(exec_error(
+                "exec plugin cannot support interactive mode: standard input is unavailable: used by stdin resource manifest \
+                 reader",
+            ));
+        }
+        _ if settings.stdin_used => false,
         "Always" if !std::io::stdin().is_terminal() => {
             return Err(exec_error("exec plugin cannot support interactive mode: standard input is not a terminal"));
         }
@@ -64,8 +78,10 @@ fn run_plugin(exec: &Map, settings: &ClientSettings) -> CommandResult<Map> {
     process.env("KUBERNETES_EXEC_INFO", info.to_string());
     process.stdout(Stdio::piped()).stdin(if interactive { Stdio::inherit() } else { Stdio::null() });
     let output = collect_output(process, exec, command)?;
-    let credential: Value =
-        serde_json::from_slice(&output).map_err(|error| exec_error(format!("decoding stdout: {error}")))?;
+    let credential: Value = serde_json::from_slice(&output).map_err(|error| {
+        let cause = api::json::parse(&output).err().map_or_else(|| error.to_string(), |error| error.to_string());
+        exec_error(format!("decoding stdout: couldn't get version/kind; json parse error: {cause}"))
+    })?;
     let found = text_of(credential.as_object().unwrap_or(&Map::new()), "apiVersion").to_owned();
     if found != version {
         let message =

@@ -61,6 +61,18 @@ const REFUSED: [&str; 6] = ["vars", "crds", "helmCharts", "helmChartInflationGen
 
 const IMAGE_FIELDS: [&str; 5] = ["name", "newName", "tagSuffix", "newTag", "digest"];
 
+/// Gives fields their names: as in Go's decoder of JSON, case does not matter where no field has exactly that name.
+fn correct_case(value: &mut Value, names: &[&str]) {
+    let Value::Object(fields) = value else { return };
+    let wrong: Vec<String> = fields.keys().filter(|key| !names.contains(&key.as_str())).cloned().collect();
+    for key in wrong {
+        let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(&key)) else { continue };
+        if let Some(value) = fields.remove(&key) {
+            fields.insert((*name).to_owned(), value);
+        }
+    }
+}
+
 /// A kustomization and its directory.
 #[derive(Clone, Debug)]
 pub struct Kustomization {
@@ -91,6 +103,7 @@ impl Kustomization {
             Value::Null => Value::Object(Map::new()),
             value => value,
         };
+        correct_case(&mut fields, &FIELDS);
         check_fields(&fields, root)?;
         move_deprecated(&mut fields);
         Ok(Kustomization { root: root.to_owned(), fields, restricted: true })

@@ -5,15 +5,14 @@ use api::{Value, json::go_quote};
 use super::{
     ResourceInfo, Validation,
     builder_parts::{
-        BuildResult, MISSING, ManifestSource, explain_list_error, explain_not_found, flatten_list, read_stdin,
-        set_type_meta, split_pair, split_types,
+        BuildResult, MISSING, ManifestSource, explain_list_error, explain_not_found, flatten_list, set_type_meta,
+        split_pair, split_types,
     },
     file_arguments::expand_files,
 };
 use crate::{
     discovery::RestMapping,
     errors::{CommandError, CommandResult},
-    files,
     manifest::{check_decodable, check_object_kind, decode_manifest, split_documents},
     object::{self, ObjectFields},
     rest::RestRequest,
@@ -69,6 +68,8 @@ pub struct ResourceBuilder {
     pub default_resource: String,
     /// Whether named objects are not read.
     pub skip_fetch: bool,
+    /// Whether resource arguments are no categories.
+    pub plain_types: bool,
 }
 
 /// The targets that arguments name.
@@ -86,6 +87,9 @@ impl ResourceBuilder {
     pub fn from_session(session: &Session) -> CommandResult<Self> {
         let (namespace, enforce_namespace) = session.namespace()?;
         let flags = &session.flags;
+        if flags.strings("filename").iter().any(|name| name == "-") {
+            session.stdin_used.set(true);
+        }
         Ok(ResourceBuilder {
             namespace,
             enforce_namespace,
@@ -387,7 +391,12 @@ impl ResourceBuilder {
     fn expand_types(&self, session: &Session, argument: &str) -> CommandResult<Vec<String>> {
         let mut types = Vec::new();
         for word in split_types(argument) {
-            let expanded = if self.local { Vec::new() } else { session.discovery()?.expand_category(&word) };
+            let mut expanded = Vec::new();
+            if !self.local && !self.plain_types {
+                session.client()?;
+                // Without an answer the word is no category; looking up the resource reports the error.
+                expanded = session.discovery().map(|data| data.expand_category(&word)).unwrap_or_default();
+            }
             if expanded.is_empty() {
                 types.push(word);
             } else {
@@ -404,19 +413,7 @@ impl ResourceBuilder {
         visit: VisitFunction,
         errors: &mut Vec<CommandError>,
     ) {
-        let read = match source {
-            ManifestSource::Stdin => {
-                session.stdin_used.set(true);
-                read_stdin().map(|bytes| ("STDIN".to_owned(), bytes))
-            }
-            ManifestSource::File(path) => files::read_file(path).map(|bytes| (path.clone(), bytes)),
-            ManifestSource::Url(url) => crate::remote_file::download(url).map(|bytes| (url.clone(), bytes)),
-            ManifestSource::Kustomization(directory) => {
-                crate::kustomize::build_directory(directory, &crate::kustomize::BuildOptions::default())
-                    .map(|documents| (directory.clone(), crate::kustomize::render_documents(&documents).into_bytes()))
-            }
-        };
-        let (name, bytes) = match read {
+        let (name, bytes) = match source.read(session) {
             Ok(read) => read,
             Err(error) => return errors.push(error),
         };
@@ -473,7 +470,8 @@ impl ResourceBuilder {
         in_list: bool,
     ) -> CommandResult<ResourceInfo> {
         let (name, namespace) = (object::name_of(&object).to_owned(), object::namespace_of(&object).to_owned());
-        let mapping = if self.local {
+        let is_list = !self.flatten && object::is_list(&object) && object.text("apiVersion") == "v1";
+        let mapping = if self.local || is_list && object.text("kind") == "List" {
             let (group, version, kind) = object::group_version_kind(&object);
             RestMapping { group, version, kind, ..Default::default() }
         } else {
@@ -485,7 +483,7 @@ impl ResourceBuilder {
                     go_quote(&namespace),
                     go_quote(source)
                 )),
-                other => other,
+                other => CommandError::new(format!("unable to recognize {}: {other}", go_quote(source))),
             })?
         };
         let source = shown.to_owned();
@@ -493,7 +491,8 @@ impl ResourceBuilder {
     }
 
     fn visit_info(&self, session: &Session, mut info: ResourceInfo, visit: VisitFunction) -> CommandResult {
-        if info.mapping.namespaced {
+        // A local object is as it says itself.
+        if info.mapping.namespaced || self.local && !info.namespace.is_empty() {
             if info.namespace.is_empty() {
                 info.namespace.clone_from(&self.namespace);
                 if !self.namespace.is_empty() {

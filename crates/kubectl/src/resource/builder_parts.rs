@@ -6,6 +6,7 @@ use super::ResourceInfo;
 use crate::{
     discovery::RestMapping,
     errors::{CommandError, CommandResult},
+    files,
     object::{self, ObjectFields},
     rest::RestRequest,
     session::Session,
@@ -135,6 +136,24 @@ pub enum ManifestSource {
     Url(String),
     /// A kustomization directory.
     Kustomization(String),
+}
+
+impl ManifestSource {
+    /// The name and the content.
+    pub fn read(&self, session: &Session) -> CommandResult<(String, Vec<u8>)> {
+        match self {
+            ManifestSource::Stdin => {
+                session.stdin_used.set(true);
+                read_stdin().map(|bytes| ("STDIN".to_owned(), bytes))
+            }
+            ManifestSource::File(path) => files::read_file(path).map(|bytes| (path.clone(), bytes)),
+            ManifestSource::Url(url) => crate::remote_file::download(url).map(|bytes| (url.clone(), bytes)),
+            ManifestSource::Kustomization(directory) => {
+                crate::kustomize::build_directory(directory, &crate::kustomize::BuildOptions::default())
+                    .map(|documents| (directory.clone(), crate::kustomize::render_documents(&documents).into_bytes()))
+            }
+        }
+    }
 }
 
 /// The error of a command without resources.

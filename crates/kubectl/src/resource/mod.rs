@@ -16,7 +16,7 @@ pub use crate::manifest::{Validation, check_object_kind, decode_documents};
 use crate::{
     discovery::RestMapping,
     errors::CommandResult,
-    object,
+    object::{self, ObjectFields},
     rest::{RestClient, RestRequest},
 };
 
@@ -78,6 +78,20 @@ impl ResourceInfo {
         let object = self.fetch(client)?;
         self.refresh(object);
         Ok(())
+    }
+
+    /// Creates an object of a manifest, without the version that it had where it was read.
+    pub fn create_from_manifest(
+        &self,
+        client: &RestClient,
+        object: &Value,
+        options: &RequestOptions,
+    ) -> CommandResult<Value> {
+        let mut object = object.clone();
+        if !object.text("metadata.resourceVersion").is_empty() {
+            object::remove_path(&mut object, "metadata.resourceVersion");
+        }
+        self.create(client, &object, options)
     }
 
     /// Creates the object.

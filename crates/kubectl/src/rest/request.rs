@@ -76,6 +76,11 @@ impl RestRequest {
         self
     }
 
+    /// Whether the answer is a stream of watch events.
+    pub fn is_watch(&self) -> bool {
+        self.query.iter().any(|(name, value)| name == "watch" && value == "true")
+    }
+
     /// Path and query.
     pub fn target(&self, timeout: i64) -> String {
         let mut query = self.query.clone();

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{RestRequest, block_on};
+use super::{LogLevel, RestRequest, block_on, log_line, wire_error::body_error_text};
 use crate::errors::{CommandError, CommandResult, StatusError, status_error};
 
 /// A whole answer.
@@ -25,8 +25,16 @@ pub struct RestResponse {
 impl RestResponse {
     /// The body as JSON.
     pub fn json(&self) -> CommandResult<Value> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| CommandError::new(format!("couldn't decode the server's answer: {error}")))
+        serde_json::from_slice(&self.body).map_err(|error| match api::json::parse(&self.body) {
+            Err(syntax) => CommandError::new(syntax.to_string()),
+            Ok(_) => CommandError::new(format!("couldn't decode the server's answer: {error}")),
+        })
+    }
+
+    /// Whether the body is a text for people.
+    fn is_text(&self) -> bool {
+        let content_type = self.headers.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes());
+        content_type.is_none_or(|content_type| content_type.is_empty() || content_type.starts_with(b"text/"))
     }
 
     /// Fails unless the status is a success.
@@ -41,7 +49,8 @@ impl RestResponse {
         {
             return Err(CommandError::Status(Box::new(StatusError { status })));
         }
-        Err(generic_status(self.status.as_u16(), request.method.as_str(), &self.body))
+        let text = if self.is_text() { &self.body[..] } else { b"" };
+        Err(generic_status(self.status.as_u16(), request.method.as_str(), text))
     }
 }
 
@@ -109,11 +118,12 @@ pub struct BodyStream {
     body: Incoming,
     buffer: BytesMut,
     deadline: Option<Instant>,
+    level: LogLevel,
 }
 
 impl BodyStream {
-    pub(super) fn new(body: Incoming, deadline: Option<Instant>) -> Self {
-        BodyStream { body, buffer: BytesMut::new(), deadline }
+    pub(super) fn new(body: Incoming, deadline: Option<Instant>, level: LogLevel) -> Self {
+        BodyStream { body, buffer: BytesMut::new(), deadline, level }
     }
 
     /// Waits for the next bytes; `None` at the end.
@@ -133,18 +143,23 @@ impl BodyStream {
                         return Ok(Some(data));
                     }
                 }
-                Some(Err(error)) => return Err(CommandError::new(error.to_string())),
+                Some(Err(error)) => return Err(CommandError::new(body_error_text(&error))),
             }
         }
     }
 
     /// Waits for the next line, without its line break; `None` at the end.
-    pub async fn next_line(&mut self) -> CommandResult<Option<Bytes>> {
+    async fn next_line(&mut self) -> CommandResult<Option<Bytes>> {
+        let mut searched = 0;
         loop {
-            if let Some(at) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let mut line = self.buffer.split_to(at + 1);
-                line.truncate(at);
+            if let Some(at) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                let mut line = self.buffer.split_to(searched + at + 1);
+                line.truncate(searched + at);
                 return Ok(Some(line.freeze()));
+            }
+            searched = self.buffer.len();
+            if searched > LONGEST_EVENT {
+                return Err(CommandError::new(EVENT_TOO_LONG));
             }
             match self.next_bytes().await? {
                 Some(bytes) => self.buffer.extend_from_slice(&bytes),
@@ -182,6 +197,15 @@ impl BodyStream {
                 None => self.next_line().await,
             }
         });
+        let line = line.inspect_err(|error| {
+            if self.level >= LogLevel(5)
+                && let Some(cause) = error.to_string().strip_prefix("unable to decode an event from the watch stream: ")
+            {
+                let line =
+                    format!("\"Unable to decode an event from the watch stream\" err={}", api::json::go_quote(cause));
+                log_line('I', "streamwatcher.go:123", &line);
+            }
+        });
         match line? {
             Some(line) => serde_json::from_slice(&line).map(Some).map_err(|error| {
                 CommandError::new(format!("unable to decode an event from the watch stream: {error}"))
@@ -190,6 +214,12 @@ impl BodyStream {
         }
     }
 }
+
+/// The longest event that upstream's client takes.
+const LONGEST_EVENT: usize = 16 << 20;
+
+const EVENT_TOO_LONG: &str =
+    "unable to decode an event from the watch stream: object to decode was longer than maximum allowed size";
 
 /// Go's text for a stream that ran into `--request-timeout`.
 pub const STREAM_TIMED_OUT: &str = "unable to decode an event from the watch stream: net/http: request canceled (Client.Timeout or context cancellation while reading body)";

@@ -112,7 +112,9 @@ impl ApplySet {
         if info.object.map("metadata.labels").is_none() {
             set_path(&mut info.object, "metadata.labels", json!({}));
         }
-        info.object["metadata"]["labels"][PART_OF] = self.id().into();
+        if let Some(labels) = info.object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+            labels.insert(PART_OF.to_owned(), self.id().into());
+        }
         Ok(())
     }
 

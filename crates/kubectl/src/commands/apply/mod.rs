@@ -238,7 +238,7 @@ impl ApplyRun<'_> {
         crate::last_applied::set_last_applied(&mut info.object);
         prune_nulls(&mut info.object);
         if self.dry_run != DryRun::Client {
-            let created = info.create(self.session.client()?, &info.object, &self.options);
+            let created = info.create_from_manifest(self.session.client()?, &info.object, &self.options);
             info.refresh(created.map_err(|error| error.with_source("creating", &info.source))?);
         }
         self.mark_visited(&info);

@@ -159,7 +159,20 @@ fn recreate(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -> Comman
     wait_for_deletion(client, info, "", WaitDeadline::after(if timeout == 0 { -1 } else { timeout }))?;
     let mut modified = manifest.clone();
     set_last_applied(&mut modified);
-    let created = info.create(client, &modified, &run.options)?;
-    info.refresh(created);
+    let created = info.create_from_manifest(client, &modified, &run.options);
+    match created {
+        Ok(created) => info.refresh(created),
+        Err(error) => {
+            // The old object comes back, and the error is reported.
+            return Err(match info.create_from_manifest(client, &info.object, &run.options) {
+                Ok(_) => error,
+                Err(second) => CommandError::new(format!(
+                    "An error occurred force-replacing the existing object with the newly provided \
+                     one:\n\n{error}.\n\nAdditionally, an error occurred attempting to restore the original \
+                     object:\n\n{second}"
+                )),
+            });
+        }
+    }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::{ApplyRun, warn_if_deleting};
 use crate::{
     errln,
     errors::{CommandError, CommandResult},
-    last_applied::{LAST_APPLIED, last_applied_text},
+    last_applied::LAST_APPLIED,
     object::{self, ObjectFields},
     resource::{DryRun, PatchKind, RequestOptions, ResourceInfo},
 };
@@ -21,15 +21,7 @@ pub fn apply(run: &mut ApplyRun, mut info: ResourceInfo, conflict_help: &str) ->
         false => error,
     })?;
     if run.dry_run == DryRun::None {
-        if let Err(error) = save_last_applied(run, &mut info, &manifest) {
-            errln!(
-                "Warning: failed to migrate kubectl.kubernetes.io/last-applied-configuration for Server-Side Apply. This is \
-                 non-fatal and will be retried next time you apply. Error: {error}"
-            );
-        } else if migrate_managed_fields(run, &info)? {
-            let applied = send(run, &info, &manifest)?;
-            info.object = applied;
-        }
+        migrate_from_client_side(run, &mut info, &manifest);
     }
     warn_if_deleting(&info);
     run.mark_visited(&info);
@@ -48,13 +40,60 @@ fn send(run: &ApplyRun, info: &ResourceInfo, manifest: &Value) -> CommandResult<
     run.session.client()?.send_json(request)
 }
 
-/// Updates the last-applied annotation of an object that has one.
-fn save_last_applied(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) -> CommandResult {
-    let annotation = info.object.map("metadata.annotations").and_then(|map| map.get(LAST_APPLIED));
-    if annotation.is_none() || run.options.field_manager != "kubectl" {
+/// Moves what client-side apply owned to the manager of server-side apply. The object is applied already, so a failure is a
+/// warning.
+fn migrate_from_client_side(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) {
+    const LATER: &str = "This is non-fatal and will be retried next time you apply. Error:";
+    if let Err(error) = save_last_applied(run, info) {
+        errln!(
+            "Warning: failed to migrate kubectl.kubernetes.io/last-applied-configuration for Server-Side Apply. {LATER} {error}"
+        );
+        return;
+    }
+    match migrate_managed_fields(run, info) {
+        Err(error) => {
+            errln!("Warning: server rejected managed fields migration to Server-Side Apply. {LATER} {error}");
+        }
+        // Fields that the manifest no longer has are removed only now.
+        Ok(true) => match send(run, info, manifest) {
+            Ok(applied) => info.object = applied,
+            Err(error) => {
+                errln!(
+                    "Warning: failed to re-apply configuration after performing Server-Side Apply migration. {LATER} {error}"
+                );
+            }
+        },
+        Ok(false) => {}
+    }
+}
+
+/// The managers of an operation that own the last-applied annotation.
+fn annotation_owners(object: &Value, operation: &str) -> Vec<String> {
+    let name = format!("f:{LAST_APPLIED}");
+    let owns = |entry: &&Value| {
+        let annotations = entry.pointer("/fieldsV1/f:metadata/f:annotations");
+        entry.text("operation") == operation
+            && entry.text("subresource").is_empty()
+            && annotations.is_some_and(|annotations| annotations.get(&name).is_some())
+    };
+    let mut names: Vec<String> = object
+        .list("metadata.managedFields")
+        .iter()
+        .filter(owns)
+        .map(|entry| entry.text("manager").to_owned())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Gives the last-applied annotation of an object that has one a manager of its own, so that it stays.
+fn save_last_applied(run: &ApplyRun, info: &mut ResourceInfo) -> CommandResult {
+    if run.options.field_manager != "kubectl" || !annotation_owners(&info.object, "Apply").is_empty() {
         return Ok(());
     }
-    let text = last_applied_text(manifest);
+    let annotation = info.object.map("metadata.annotations").and_then(|map| map.get(LAST_APPLIED));
+    let Some(text) = annotation.cloned() else { return Ok(()) };
     let (api_version, kind) = (info.object.text("apiVersion"), info.object.text("kind"));
     let mut body = serde_json::json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": info.name, "annotations": {LAST_APPLIED: text}}});
     if !info.namespace.is_empty() {
@@ -73,62 +112,54 @@ fn save_last_applied(run: &ApplyRun, info: &mut ResourceInfo, manifest: &Value) 
 }
 
 /// Moves the fields of client-side apply to the manager of server-side apply; returns whether anything moved.
-fn migrate_managed_fields(run: &ApplyRun, info: &ResourceInfo) -> CommandResult<bool> {
-    let fields = info.object.list("metadata.managedFields");
-    let is_client_side = |entry: &&Value| {
-        entry.text("manager") == "kubectl-client-side-apply"
-            && entry.text("operation") == "Update"
-            && entry.text("subresource").is_empty()
-    };
-    let Some(at) = fields.iter().position(|entry| is_client_side(&entry)) else { return Ok(false) };
-    let manager = &run.options.field_manager;
-    let mut migrated = fields.to_vec();
-    let mut old = migrated.remove(at);
-    let target = migrated.iter_mut().find(|entry| {
-        entry.text("manager") == manager && entry.text("operation") == "Apply" && entry.text("subresource").is_empty()
-    });
-    match target {
-        Some(entry) => union_fields(&mut entry["fieldsV1"], &old["fieldsV1"]),
-        None => {
-            old["manager"] = manager.clone().into();
-            old["operation"] = "Apply".into();
-            migrated.push(old);
+fn migrate_managed_fields(run: &ApplyRun, info: &mut ResourceInfo) -> CommandResult<bool> {
+    const ATTEMPTS: usize = 5;
+    let client = run.session.client()?;
+    let owners = annotation_owners(&info.object, "Update");
+    let mut outcome = Ok(false);
+    for _ in 0..ATTEMPTS {
+        let fields = info.object.list("metadata.managedFields");
+        let mut migrated = fields.to_vec();
+        owners.iter().for_each(|owner| move_fields(&mut migrated, owner, &run.options.field_manager));
+        if migrated == fields {
+            return Ok(false);
         }
-    }
-    // The annotation has a manager of its own afterwards.
-    for entry in &mut migrated {
-        if entry.text("manager") == manager && entry.text("operation") == "Apply" {
-            remove_annotation(&mut entry["fieldsV1"]);
+        let patch = serde_json::json!([
+            {"op": "replace", "path": "/metadata/managedFields", "value": migrated},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": info.object.text("metadata.resourceVersion")}]);
+        match info.patch(client, PatchKind::Json, patch.to_string(), &RequestOptions::default()) {
+            Ok(object) => {
+                info.refresh(object);
+                return Ok(true);
+            }
+            Err(error) if error.is_conflict() => outcome = Err(error),
+            Err(error) => return Err(error),
         }
+        info.load(client)?;
     }
-    let patch = serde_json::json!([
-        {"op": "replace", "path": "/metadata/managedFields", "value": migrated},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": info.object.text("metadata.resourceVersion")}]);
-    match info.patch(run.session.client()?, PatchKind::Json, patch.to_string(), &RequestOptions::default()) {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_conflict() => Ok(false),
-        Err(error) => {
-            errln!(
-                "Warning: server rejected managed fields migration to Server-Side Apply. This is non-fatal and will be retried \
-                 next time you apply. Error: {error}"
-            );
-            Ok(false)
-        }
-    }
+    outcome
 }
 
-fn remove_annotation(fields: &mut Value) {
-    let name = format!("f:{LAST_APPLIED}");
-    let Some(annotations) = fields.pointer_mut("/f:metadata/f:annotations").and_then(Value::as_object_mut) else {
-        return;
+/// Moves the fields that `owner` has by updates to those that `manager` has applied.
+fn move_fields(entries: &mut Vec<Value>, owner: &str, manager: &str) {
+    let is_entry = |entry: &Value, manager: &str, operation: &str| {
+        entry.text("manager") == manager && entry.text("operation") == operation && entry.text("subresource").is_empty()
     };
-    annotations.remove(&name);
-    if annotations.keys().all(|key| key == ".") {
-        object::remove_path(fields, "f:metadata.f:annotations");
-        if fields.pointer("/f:metadata").and_then(Value::as_object).is_some_and(api::Map::is_empty) {
-            object::remove_path(fields, "f:metadata");
+    let Some(at) = entries.iter().position(|entry| is_entry(entry, owner, "Update")) else { return };
+    let target = match entries.iter().position(|entry| is_entry(entry, manager, "Apply")) {
+        Some(target) => target,
+        None => {
+            entries[at]["manager"] = manager.into();
+            entries[at]["operation"] = "Apply".into();
+            at
         }
+    };
+    let version = entries[target].text("apiVersion").to_owned();
+    let same_version = |entry: &&Value| is_entry(entry, owner, "Update") && entry.text("apiVersion") == version;
+    if let Some(owned) = entries.iter().find(same_version).and_then(|entry| entry.get("fieldsV1")).cloned() {
+        union_fields(&mut entries[target]["fieldsV1"], &owned);
     }
+    entries.retain(|entry| !is_entry(entry, owner, "Update"));
 }
 
 fn union_fields(into: &mut Value, other: &Value) {

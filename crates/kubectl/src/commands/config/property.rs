@@ -123,7 +123,7 @@ pub fn run_set(session: &Session) -> CommandResult {
                     if let Some(at) = corrupt_base64(text) {
                         crate::bail!("error decoding input value: illegal base64 data at input byte {at}");
                     }
-                    text.into()
+                    text.replace(['\r', '\n'], "").into()
                 }
                 text if property.field.ends_with("-data") => {
                     use base64::Engine;

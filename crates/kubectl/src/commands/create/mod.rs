@@ -60,7 +60,7 @@ pub fn run_files(session: &Session) -> CommandResult {
         }
         super::record::record_command(session, &mut info.object);
         if dry_run != DryRun::Client {
-            let created = info.create(session.client()?, &info.object, &options);
+            let created = info.create_from_manifest(session.client()?, &info.object, &options);
             let created = created.map_err(|error| error.with_source("creating", &info.source))?;
             info.refresh(created);
         }

@@ -77,7 +77,7 @@ fn resources_of(session: &Session) -> Vec<RuleResource> {
 
 /// The group and plural name of a resource.
 fn resolve(session: &Session, entry: &RuleResource) -> CommandResult<Option<(String, String)>> {
-    let found = session.look_up(|data| {
+    let found = session.look_up_resource(|data| {
         data.find_resource(&entry.resource, "", &entry.group).map(|found| (found.group.clone(), found.name.clone()))
     })?;
     Ok(found)

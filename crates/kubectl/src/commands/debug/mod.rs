@@ -147,6 +147,7 @@ impl DebugRun<'_> {
 
     fn visit(&self, info: &ResourceInfo) -> CommandResult {
         let mapping = &info.mapping;
+        check_pod_shape(&info.object)?;
         let (pod, container) = match (mapping.group.as_str(), mapping.kind.as_str()) {
             ("", "Node") => self.debug_node(&info.object)?,
             ("", "Pod") if !self.session.flags.string("copy-to").is_empty() => self.debug_copy(&info.object)?,
@@ -427,4 +428,18 @@ fn warn_about_user(pod: &Value, name: &str) {
 fn random_suffix() -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     (0..5).map(|_| char::from(LETTERS[fastrand::usize(..LETTERS.len())])).collect()
+}
+
+/// Refuses an object whose spec or containers are of other types than a pod's.
+fn check_pod_shape(pod: &Value) -> CommandResult {
+    let wrong = |value: &Value, go_type: &str| {
+        let found = api::json::value_type_name(value);
+        CommandError::new(format!("json: cannot unmarshal {found} into Go struct field Pod.spec of type {go_type}"))
+    };
+    if let Some(spec) = pod.get("spec").filter(|spec| !spec.is_object() && !spec.is_null()) {
+        return Err(wrong(spec, "v1.PodSpec"));
+    }
+    let lists = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
+    let containers = lists.iter().flat_map(|list| pod.list(list));
+    containers.filter(|item| !item.is_object()).try_for_each(|item| Err(wrong(item, "v1.Container")))
 }

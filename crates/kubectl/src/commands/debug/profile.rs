@@ -112,10 +112,9 @@ fn use_host_namespaces(pod: &mut Value) {
 
 fn add_capabilities(container: &mut Value, names: &[&str]) {
     for name in names {
-        let capabilities = &mut container["securityContext"]["capabilities"];
-        match capabilities.get_mut("add").and_then(Value::as_array_mut) {
+        match container.pointer_mut("/securityContext/capabilities/add").and_then(Value::as_array_mut) {
             Some(list) => list.push((*name).into()),
-            None => capabilities["add"] = json!([name]),
+            None => object::set_path(container, "securityContext.capabilities.add", json!([name])),
         }
     }
 }

@@ -65,7 +65,7 @@ fn explain_v2(session: &Session, mapping: &RestMapping, path: &[String], recursi
 fn resolve_argument(session: &Session, argument: &str) -> CommandResult<(RestMapping, Vec<String>)> {
     let names = field_names(argument)?;
     let (name, fields) = names.split_first().map_or(("", [].as_slice()), |(name, fields)| (name.as_str(), fields));
-    let found = session.look_up(|data| {
+    let found = session.look_up_resource(|data| {
         let preferred = data.find_resource(name, "", "");
         let candidates: Vec<&ApiResource> = preferred.into_iter().chain(data.matching_resources(name)).collect();
         let rest_after = |resource: &ApiResource| {

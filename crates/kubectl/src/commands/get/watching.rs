@@ -25,6 +25,11 @@ pub fn watch(session: &Session, mut builder: ResourceBuilder) -> CommandResult {
     }
     CommandError::join(result.errors)?;
     let Some(info) = result.infos.first() else { crate::bail!("no resources found") };
+    if builder.has_files() && info.object.text("kind") == "List" {
+        crate::bail!(
+            "watch is only supported on individual resources and resource collections, but a list of resources is found"
+        );
+    }
     let mut output = WatchOutput::new(session, info)?;
     let named = !info.name.is_empty();
     let only = session.flags.bool("watch-only");
@@ -41,7 +46,13 @@ pub fn watch(session: &Session, mut builder: ResourceBuilder) -> CommandResult {
             }
         }
     }
-    if result.infos.len() > 1 {
+    let several = result.infos.iter().filter(|info| !info.name.is_empty()).count();
+    if several > 1 && builder.has_files() {
+        crate::bail!(
+            "watch is only supported on individual resources and resource collections - {several} resources were found"
+        );
+    }
+    if several > 1 {
         crate::bail!("you may only watch a single resource or type of resource at a time");
     }
     let version = watch_version(&info.object, named);

@@ -30,7 +30,7 @@ impl FileServer {
         let file = self.directory.join(decoded.trim_start_matches('/'));
         let Ok(data) = std::fs::metadata(&file) else { return not_found() };
         if data.is_dir() && !path.ends_with('/') {
-            return redirect(&format!("{path}/"));
+            return redirect(&format!("{path}/"), false);
         }
         if !data.is_dir() {
             return self.answer_file(&file);

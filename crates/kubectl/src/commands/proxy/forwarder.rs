@@ -57,9 +57,12 @@ pub fn plain(status: StatusCode, text: &str) -> Response<AnswerBody> {
     response
 }
 
-/// An answer that sends the client elsewhere.
-pub fn redirect(path: &str) -> Response<AnswerBody> {
-    let mut response = answer_with(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", Bytes::new());
+/// An answer that sends the client elsewhere; `with_body` adds a link.
+pub fn redirect(path: &str, with_body: bool) -> Response<AnswerBody> {
+    let escaped = path.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;");
+    let link = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", escaped.replace('\'', "&#39;"));
+    let body = if with_body { link } else { String::new() };
+    let mut response = answer_with(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", body);
     if let Ok(place) = path.parse() {
         response.headers_mut().insert(header::LOCATION, place);
     }

@@ -150,18 +150,48 @@ fn serve_connection(server: &Rc<ProxyServer>, stream: impl AsyncRead + AsyncWrit
 
 impl ProxyServer {
     async fn answer(&self, request: http::Request<hyper::body::Incoming>) -> http::Response<forwarder::AnswerBody> {
-        let path = request.uri().path().to_owned();
+        let path = clean_path(request.uri().path());
+        let redirect = |path: &str| {
+            let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+            forwarder::redirect(&format!("{path}{query}"), request.method() == http::Method::GET)
+        };
         let prefixes = [Some(self.api.prefix.as_str()), self.files.as_ref().map(|files| files.prefix.as_str())];
         // The longest prefix wins.
         let matching =
             prefixes.iter().flatten().filter(|prefix| path.starts_with(**prefix)).max_by_key(|prefix| prefix.len());
         match (matching, &self.files) {
+            (None, _) if prefixes.iter().flatten().any(|prefix| prefix.strip_suffix('/') == Some(&path)) => {
+                redirect(&format!("{path}/"))
+            }
+            _ if path != request.uri().path() => redirect(&path),
             (Some(prefix), Some(files)) if *prefix == files.prefix => files.answer(&path),
             (Some(_), _) => self.api.answer(request).await,
-            (None, _) if prefixes.iter().flatten().any(|prefix| prefix.strip_suffix('/') == Some(&path)) => {
-                forwarder::redirect(&format!("{path}/"))
-            }
             (None, _) => forwarder::plain(http::StatusCode::NOT_FOUND, "404 page not found"),
         }
+    }
+}
+
+/// The path without `.`, `..` and repeated slashes, as Go's request multiplexer has it.
+fn clean_path(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            other => parts.push(other),
+        }
+    }
+    let end = if path.ends_with('/') && !parts.is_empty() { "/" } else { "" };
+    format!("/{}{end}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clean_paths_have_no_empty_parts() {
+        let paths = ["", "/", "//custom/healthz", "/a/./b/../c/", "/../x//", "/a%2F/b"];
+        assert_eq!(paths.map(clean_path), ["/", "/", "/custom/healthz", "/a/c/", "/x/", "/a%2F/b"]);
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     errors::{CommandError, CommandResult},
     object::{ObjectFields, name_of},
     output::write_out,
+    resource::ResourceInfo,
     session::Session,
 };
 
@@ -20,39 +21,40 @@ pub fn run(session: &Session) -> CommandResult {
         crate::bail!("revision must be a positive integer: {revision}");
     }
     let builder = make_builder(session)?;
-    let result = builder.build(session)?;
-    CommandError::join(result.errors)?;
-    if result.infos.is_empty() {
+    let mut found = false;
+    builder.visit(session, &mut |info| {
+        found = true;
+        follow_rollout(session, &info, revision)
+    })?;
+    if !found {
         errln!("No resources found in {} namespace.", builder.namespace);
-        return Ok(());
-    }
-    let timeout = flags.duration("timeout");
-    let deadline = WaitDeadline::after(if timeout == 0 { -1 } else { timeout });
-    for info in result.infos {
-        let (mut item, mut version) = list_single(session.client()?, &info)?;
-        let mut last = String::new();
-        loop {
-            let Some(object) = item.take() else { crate::bail!("object has been deleted") };
-            let (text, done) = rollout_status(&object, revision)?;
-            if text != last {
-                write_out(&text);
-                last = text;
-            }
-            if done || !flags.bool("watch") {
-                break;
-            }
-            item = watch_single(session.client()?, &info, &version, deadline, &mut |kind, object| match kind {
-                "DELETED" => Err(CommandError::new("object has been deleted")),
-                _ => Ok(Some(object.clone())),
-            })?;
-            match &item {
-                Some(object) => version = object.text("metadata.resourceVersion").to_owned(),
-                None if deadline.left().is_none() => crate::bail!("timed out waiting for the condition"),
-                None => (item, version) = list_single(session.client()?, &info)?,
-            }
-        }
     }
     Ok(())
+}
+
+/// Shows the progress of an object's rollout until it is done.
+fn follow_rollout(session: &Session, info: &ResourceInfo, revision: i64) -> CommandResult {
+    let flags = &session.flags;
+    let timeout = flags.duration("timeout");
+    let deadline = WaitDeadline::after(if timeout == 0 { -1 } else { timeout });
+    let (mut item, mut version) = list_single(session.client()?, info)?;
+    loop {
+        let Some(object) = item.take() else { crate::bail!("object has been deleted") };
+        let (text, done) = rollout_status(&object, revision)?;
+        write_out(&text);
+        if done || !flags.bool("watch") {
+            return Ok(());
+        }
+        item = watch_single(session.client()?, info, &version, deadline, &mut |kind, object| match kind {
+            "DELETED" => Err(CommandError::new("object has been deleted")),
+            _ => Ok(Some(object.clone())),
+        })?;
+        match &item {
+            Some(object) => version = object.text("metadata.resourceVersion").to_owned(),
+            None if deadline.left().is_none() => crate::bail!("timed out waiting for the condition"),
+            None => (item, version) = list_single(session.client()?, info)?,
+        }
+    }
 }
 
 /// The message about an object's rollout, and whether it is done.

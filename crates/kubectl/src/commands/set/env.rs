@@ -39,6 +39,12 @@ pub fn run(session: &Session) -> CommandResult {
     if pairs.iter().any(|argument| !is_env(argument)) {
         crate::bail!("all resources must be specified before environment changes: {}", arguments.join(" "));
     }
+    if pairs.iter().any(|pair| pair == "-") {
+        if flags.strings("filename").iter().any(|name| name == "-") {
+            crate::bail!("standard input cannot be used for multiple arguments");
+        }
+        session.stdin_used.set(true);
+    }
     let mut run = SetRun::new(session, "env updated", "failed to patch env update to pod template: ")?;
     run.refuses_local_arguments = false;
     if resources.is_empty() && flags.strings("filename").is_empty() {
