@@ -1,6 +1,6 @@
 //! Objects of any kind as the API server sent them: one list and watch serves all kinds, and each informer decodes its own.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, io::Cursor};
 
 use futures::{StreamExt, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,8 +9,11 @@ use kube::{
     core::{ApiResource, DynamicResourceScope},
     runtime::{WatchStreamExt, watcher},
 };
-use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error};
-use serde_json::value::RawValue;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error, MapAccess, Visitor},
+};
+use serde_json::{Value, value::RawValue};
 
 use crate::unmanaged_object::UnmanagedObject;
 
@@ -35,10 +38,53 @@ struct ResourceVersion<'a> {
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
-        let json = Box::<RawValue>::deserialize(decoder)?;
+        let json = Box::<RawValue>::deserialize(RawDecoder(decoder))?;
         let versioned: VersionedObject<'_> = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
         let resource_version = versioned.metadata.resource_version.map(Cow::into_owned);
         Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, json })
+    }
+}
+
+/// Decodes a raw value from JSON, or from a buffered value: that of an event whose `type` follows its `object`.
+struct RawDecoder<D>(D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for RawDecoder<D> {
+    type Error = D::Error;
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_newtype_struct(name, RawVisitor { name, visitor })
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct seq tuple
+        tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+struct RawVisitor<V> {
+    name: &'static str,
+    visitor: V,
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for RawVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.visitor.expecting(formatter)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, raw: A) -> Result<V::Value, A::Error> {
+        self.visitor.visit_map(raw)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, buffered: D) -> Result<V::Value, D::Error> {
+        let text = Value::deserialize(buffered)?.to_string();
+        let mut json = serde_json::Deserializer::from_reader(Cursor::new(text));
+        json.deserialize_newtype_struct(self.name, self.visitor).map_err(D::Error::custom)
     }
 }
 
@@ -124,10 +170,14 @@ mod tests {
 
     #[test]
     fn events_and_lists_carry_objects_as_they_were_sent() {
-        let line = format!(r#"{{"type": "ADDED", "object": {OBJECT}}}"#);
-        let event: WatchEvent<RawObject> = serde_json::from_str(&line).unwrap();
-        let WatchEvent::Added(object) = event else { panic!("{event:?}") };
-        check(&object);
+        for line in [
+            format!(r#"{{"type": "ADDED", "object": {OBJECT}}}"#),
+            format!(r#"{{"object": {OBJECT}, "type": "ADDED"}}"#),
+        ] {
+            let event: WatchEvent<RawObject> = serde_json::from_str(&line).unwrap();
+            let WatchEvent::Added(object) = event else { panic!("{event:?}") };
+            check(&object);
+        }
         let list = format!(
             r#"{{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {{"resourceVersion": "9"}}, "items": [{OBJECT}]}}"#
         );
