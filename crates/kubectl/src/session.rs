@@ -254,7 +254,10 @@ impl Session {
 
     /// The mapping of a kind.
     pub fn mapping_for_kind(&self, group: &str, version: &str, kind: &str) -> CommandResult<RestMapping> {
-        let find = |data: &DiscoveryData| data.find_kind(group, kind, version).map(RestMapping::from_resource);
+        let find = |data: &DiscoveryData| {
+            let found = data.find_kind(group, kind, version).map(RestMapping::from_resource);
+            found.or_else(|| data.find_kind(group, kind.strip_suffix("List")?, version).map(RestMapping::of_lists))
+        };
         let api_version = crate::discovery::group_version(group, version);
         self.look_up(find)?.ok_or(CommandError::NoKindMatch { kind: kind.to_owned(), api_version })
     }

@@ -25,7 +25,6 @@ pub fn run(session: &Session) -> CommandResult {
     }
     builder.label_selector = "kubernetes.io/cluster-service=true".to_owned();
     builder.arguments = vec!["services".to_owned()];
-    builder.chunk_size = 0;
     let outcome = builder.visit(session, &mut |info| {
         let host = &session.client()?.settings.host;
         outln!("Kubernetes control plane is running at {host}");

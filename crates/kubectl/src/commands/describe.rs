@@ -27,7 +27,6 @@ pub fn run(session: &Session) -> CommandResult {
     builder.flatten = true;
     builder.latest = true;
     builder.continue_on_error = true;
-    builder.chunk_size = flags.int("chunk-size");
     let result = builder.build(session)?;
     // Events are for one object, unless the flag asks for them.
     let several = !result.errors.is_empty() || result.infos.len() > 1;

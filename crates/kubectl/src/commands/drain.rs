@@ -10,16 +10,19 @@ use crate::{
     object::{ObjectFields, name_of, namespace_of},
     outln,
     output::write_err,
-    resource::{DryRun, PatchKind, RequestOptions, ResourceBuilder, ResourceInfo},
+    resource::{DryRun, MISSING, PatchKind, RequestOptions, ResourceBuilder, ResourceInfo},
     rest::RestRequest,
     session::Session,
     usage::usage_error,
 };
 
+/// Objects per list request of the commands that have no `--chunk-size`.
+const DEFAULT_CHUNK_SIZE: i64 = 500;
+
 fn load_nodes(session: &Session, verb: &str) -> CommandResult<Vec<ResourceInfo>> {
     let flags = &session.flags;
     let selector = flags.string("selector");
-    if session.arguments().is_empty() && selector.is_empty() {
+    if session.arguments().is_empty() && !flags.changed("selector") {
         return Err(usage_error(session, &format!("USAGE: {verb} [flags]")));
     }
     if !session.arguments().is_empty() && !selector.is_empty() {
@@ -27,14 +30,19 @@ fn load_nodes(session: &Session, verb: &str) -> CommandResult<Vec<ResourceInfo>>
     }
     let mut builder = ResourceBuilder::from_session(session)?;
     builder.flatten = true;
+    if !flags.has("chunk-size") {
+        builder.chunk_size = DEFAULT_CHUNK_SIZE;
+    }
     if selector.is_empty() {
         builder.arguments = session.arguments().to_vec();
         builder.default_resource = "nodes".to_owned();
     } else {
         builder.arguments = vec!["nodes".to_owned()];
     }
-    let infos = builder.infos(session)?;
-    Ok(infos)
+    if session.arguments().is_empty() && selector.is_empty() {
+        crate::bail!("{MISSING}");
+    }
+    builder.infos(session)
 }
 
 /// `kubectl cordon` and `uncordon`

@@ -222,10 +222,13 @@ impl<'a> ObjectEditor<'a> {
         let wrong = |error: &std::io::Error| CommandError::new(crate::files::os_error(error));
         let file = made.map_err(|error| wrong(&error))?;
         let path = file.into_temp_path().keep().map_err(|error| wrong(&error.error))?;
+        let windows = self.session.flags.bool("windows-line-endings");
+        let text = if windows { text.replace('\n', "\r\n") } else { text.to_owned() };
         std::fs::write(&path, text).map_err(|error| wrong(&error))?;
         run_editor(&path)?;
         let edited = std::fs::read(&path).map_err(|error| wrong(&error))?;
-        Ok((String::from_utf8_lossy(&edited).into_owned(), path))
+        let edited = String::from_utf8_lossy(&edited);
+        Ok((if windows { edited.replace("\r\n", "\n") } else { edited.into_owned() }, path))
     }
 
     fn check(&self, text: &str) -> CommandResult {

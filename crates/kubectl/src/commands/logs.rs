@@ -56,7 +56,6 @@ pub fn run(session: &Session) -> CommandResult {
         builder.arguments = vec!["pods".to_owned()];
         builder.plain_types = true;
     }
-    builder.chunk_size = 0;
     let namespace = builder.namespace.clone();
     let infos = builder.infos(session).map_err(|error| match error {
         error if error.is_not_found() => {

@@ -32,6 +32,12 @@ impl RestMapping {
         }
     }
 
+    /// The mapping of the lists of a resource, under the name that is guessed for their kind.
+    pub fn of_lists(resource: &ApiResource) -> Self {
+        let kind = format!("{}List", resource.kind);
+        RestMapping { resource: format!("{}s", kind.to_lowercase()), kind, ..Self::from_resource(resource) }
+    }
+
     /// `apiVersion` of the kind.
     pub fn api_version(&self) -> String {
         group_version(&self.group, &self.version)

@@ -13,7 +13,7 @@ pub use preference_file::{AliasOverride, AllowlistEntry, CommandDefault, OptionD
 use preference_file::{LoadedPreference, read_preference};
 
 use crate::{
-    command_table::CommandDefinition, errors::CommandResult, flag_set::FlagSet, output::write_err,
+    command_table::CommandDefinition, errors::CommandResult, flag_set::FlagSet, output::write_err, rest::LogLevel,
     suggestions::find_command,
 };
 
@@ -30,7 +30,7 @@ pub fn load_preferences(arguments: &[String]) -> CommandResult<Preferences> {
         return Ok(Preferences::default());
     }
     let explicit = explicit_file(arguments)?;
-    let preference = load_file(&explicit).map_err(|error| error.with_prefix("kuberc error "))?;
+    let preference = load_file(&explicit, log_level(arguments)).map_err(|error| error.with_prefix("kuberc error "))?;
     let Some(preference) = preference else { return Ok(Preferences::default()) };
     defaults::check_preference(&preference)?;
     Ok(Preferences { preference })
@@ -58,12 +58,12 @@ fn default_file() -> String {
     Path::new(&home).join(".kube/kuberc").to_string_lossy().into_owned()
 }
 
-fn load_file(explicit: &str) -> CommandResult<Option<Preference>> {
+fn load_file(explicit: &str, level: LogLevel) -> CommandResult<Option<Preference>> {
     let Some((file, named)) = select_file(explicit)? else { return Ok(None) };
     if !named && !Path::new(&file).exists() {
         return Ok(None);
     }
-    match read_preference(&file) {
+    match read_preference(&file, level) {
         Ok(None) => Ok(None),
         Ok(Some(LoadedPreference { preference, strict_error })) => {
             if let Some(error) = strict_error {
@@ -77,6 +77,22 @@ fn load_file(explicit: &str) -> CommandResult<Option<Preference>> {
             Ok(None)
         }
     }
+}
+
+/// The value of `-v`, which is needed before flags are parsed.
+fn log_level(arguments: &[String]) -> LogLevel {
+    let mut arguments = arguments.iter().take_while(|argument| *argument != "--");
+    while let Some(argument) = arguments.next() {
+        let value = match argument.as_str() {
+            "-v" | "--v" => arguments.next().map(String::as_str),
+            _ if argument.contains("-v=") => argument.split('=').nth(1).filter(|value| !value.is_empty()),
+            _ => None,
+        };
+        if let Some(value) = value {
+            return LogLevel(value.parse().unwrap_or_default());
+        }
+    }
+    LogLevel::default()
 }
 
 /// The value of `--kuberc`, which is needed before flags are parsed.

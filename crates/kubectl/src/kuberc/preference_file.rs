@@ -1,9 +1,12 @@
 //! The file format: `Preference` of `kubectl.config.k8s.io`, v1beta1 and v1alpha1.
 
-use api::{Map, Value};
+use api::{Map, Value, json::go_quote};
 use serde::{Deserialize, Serialize};
 
-use crate::errors::{CommandError, CommandResult};
+use crate::{
+    errors::{CommandError, CommandResult},
+    rest::{LogLevel, log_line},
+};
 
 /// The preferences of a file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -79,6 +82,22 @@ pub struct AllowlistEntry {
     pub command: String,
 }
 
+impl AllowlistEntry {
+    /// Moves the former field to the one that replaced it.
+    fn replace_name(&mut self) -> CommandResult {
+        let name = std::mem::take(&mut self.name);
+        if !name.is_empty() && !self.command.is_empty() && name != self.command {
+            crate::bail!(
+                "both `Name` and `Command` were supplied with different values. `Name` is deprecated, use `Command` instead"
+            );
+        }
+        if self.command.is_empty() {
+            self.command = name;
+        }
+        Ok(())
+    }
+}
+
 fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -100,23 +119,32 @@ pub struct LoadedPreference {
     pub strict_error: Option<String>,
 }
 
-/// Reads the first usable document of a file; `None` if it has no documents.
-pub fn read_preference(file: &str) -> CommandResult<Option<LoadedPreference>> {
+/// Reads the first usable document of a file; `None` if it has no documents. From level 5 on it logs what it finds.
+pub fn read_preference(file: &str, level: LogLevel) -> CommandResult<Option<LoadedPreference>> {
+    let log = |line: u32, text: String| {
+        if level >= LogLevel(5) {
+            log_line('I', &format!("marshal.go:{line}"), &format!("kuberc: {text}"));
+        }
+    };
     let bytes = crate::files::read_file(file)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let mut tried = false;
-    for document in text.split("\n---").map(|part| part.trim_start_matches("---")) {
-        if document.trim().is_empty() {
-            continue;
-        }
-        tried = true;
-        if let Some(loaded) = decode_document(document) {
-            return Ok(Some(loaded));
+    let documents = text.split("\n---").map(|part| part.trim_start_matches("---"));
+    let mut tried = 0;
+    for document in documents.filter(|document| !document.trim().is_empty()) {
+        tried += 1;
+        match decode_document(document) {
+            Ok(loaded) => {
+                let version = &loaded.preference.api_version;
+                log(94, format!("using entry {tried} ({version}) in {file}"));
+                return Ok(Some(loaded));
+            }
+            Err(error) => log(71, format!("strict decoding error for entry {tried} in {file}: {error}")),
         }
     }
-    if tried {
+    if tried > 0 {
         crate::bail!("no valid preferences found in {file}, use --v=5 to see details");
     }
+    log(103, format!("no preferences found in {file}"));
     Ok(None)
 }
 
@@ -129,20 +157,25 @@ pub fn parse_preference(bytes: &[u8]) -> CommandResult<Preference> {
     }
 }
 
-fn decode_document(text: &str) -> Option<LoadedPreference> {
-    let document = api::yaml::parse(text.as_bytes()).ok()?;
+fn decode_document(text: &str) -> CommandResult<LoadedPreference> {
+    let document = api::yaml::parse(text.as_bytes()).map_err(|error| CommandError::new(error.to_string()))?;
     let field = |name: &str| document.value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let version = field("apiVersion").strip_prefix("kubectl.config.k8s.io/")?;
-    if field("kind") != "Preference" || !["v1beta1", "v1alpha1"].contains(&version) {
-        return None;
+    let (api_version, kind) = (field("apiVersion"), field("kind"));
+    let version = api_version.strip_prefix("kubectl.config.k8s.io/").unwrap_or_default();
+    if kind != "Preference" || !["v1beta1", "v1alpha1"].contains(&version) {
+        crate::bail!("no kind {} is registered for version {}", go_quote(kind), go_quote(api_version));
     }
     let old = version == "v1alpha1";
     let mut unknown = document.duplicate_key_error().into_iter().collect::<Vec<_>>();
     collect_unknown(&document.value, old, &mut unknown);
     let value = if old { convert_alpha(document.value) } else { document.value };
-    let preference = serde_json::from_value(value).ok()?;
+    let mut preference: Preference =
+        serde_json::from_value(value).map_err(|error| CommandError::new(error.to_string()))?;
+    for entry in preference.credential_plugin_allowlist.iter_mut().flatten() {
+        entry.replace_name()?;
+    }
     let strict_error = (!unknown.is_empty()).then(|| format!("strict decoding error: {}", unknown.join(", ")));
-    Some(LoadedPreference { preference, strict_error })
+    Ok(LoadedPreference { preference, strict_error })
 }
 
 /// The names of v1alpha1 to those of v1beta1; names that only v1beta1 has are dropped.
@@ -213,7 +246,7 @@ fn collect_unknown_options(value: &Value, path: &str, unknown: &mut Vec<String>)
 }
 
 fn unknown_field(path: &str) -> String {
-    format!("unknown field {}", api::json::go_quote(path))
+    format!("unknown field {}", go_quote(path))
 }
 
 fn sorted(value: &Value) -> Vec<(&String, &Value)> {
@@ -250,6 +283,16 @@ mod tests {
     }
 
     #[test]
+    fn former_name_of_a_command_still_counts() {
+        let head = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\ncredentialPluginAllowlist:\n";
+        let list = load(&format!("{head}- name: a\n- command: b\n- {{name: c, command: c}}\n- {{}}\n"));
+        let commands = list.preference.credential_plugin_allowlist.unwrap();
+        assert!(commands.iter().all(|entry| entry.name.is_empty()));
+        assert_eq!(commands.iter().map(|entry| entry.command.as_str()).collect::<Vec<_>>(), ["a", "b", "c", ""]);
+        assert!(decode_document(&format!("{head}- {{name: a, command: b}}\n")).is_err());
+    }
+
+    #[test]
     fn other_kinds_and_wrong_types_are_not_preferences() {
         for text in [
             "apiVersion: v1\nkind: Preference\n",
@@ -257,7 +300,7 @@ mod tests {
             "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\naliases: 7\n",
             "[",
         ] {
-            assert!(decode_document(text).is_none(), "{text}");
+            assert!(decode_document(text).is_err(), "{text}");
         }
     }
 }

@@ -100,7 +100,7 @@ impl ResourceBuilder {
             field_selector: flags.string("field-selector"),
             select_all: flags.bool("all"),
             all_namespaces: flags.bool("all-namespaces"),
-            chunk_size: 500,
+            chunk_size: if flags.has("chunk-size") { flags.int("chunk-size") } else { 0 },
             ..Default::default()
         })
     }

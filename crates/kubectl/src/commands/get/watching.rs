@@ -25,7 +25,7 @@ pub fn watch(session: &Session, mut builder: ResourceBuilder) -> CommandResult {
     }
     CommandError::join(result.errors)?;
     let Some(info) = result.infos.first() else { crate::bail!("no resources found") };
-    if builder.has_files() && info.object.text("kind") == "List" {
+    if builder.has_files() && object::is_list(&info.object) {
         crate::bail!(
             "watch is only supported on individual resources and resource collections, but a list of resources is found"
         );

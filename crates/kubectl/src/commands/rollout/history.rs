@@ -51,12 +51,19 @@ pub fn run(session: &Session) -> CommandResult {
 
 fn show_history(session: &Session, info: &ResourceInfo, revision: i64, printer: &ObjectPrinter) -> CommandResult {
     let revisions = load_revisions(session, info, ("history", "history viewer"))?;
-    if !printer.is_message() {
+    if !session.flags.string("output").is_empty() {
         if revision == 0 {
             return revisions.values().try_for_each(|revision| printer.print(&revision.object));
         }
         let Some(chosen) = revisions.get(&revision) else { crate::bail!("unable to find the specified revision") };
         return printer.print(&chosen.object);
+    }
+    if !printer.is_message() {
+        if revision > 0 && !revisions.is_empty() && !revisions.contains_key(&revision) {
+            crate::bail!("unable to find the specified revision");
+        }
+        // A template without `--output` is for the object itself.
+        return printer.print(&info.object);
     }
     if revision > 0 && !revisions.is_empty() {
         let Some(chosen) = revisions.get(&revision) else { crate::bail!("unable to find the specified revision") };
