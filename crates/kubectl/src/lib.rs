@@ -18,6 +18,7 @@ mod go_template;
 #[cfg(test)]
 mod hostile_tests;
 mod jsonpath;
+mod klog;
 mod kubeconfig;
 mod kuberc;
 mod kustomize;

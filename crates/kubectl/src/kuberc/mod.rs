@@ -13,7 +13,7 @@ pub use preference_file::{AliasOverride, AllowlistEntry, CommandDefault, OptionD
 use preference_file::{LoadedPreference, read_preference};
 
 use crate::{
-    command_table::CommandDefinition, errors::CommandResult, flag_set::FlagSet, output::write_err, rest::LogLevel,
+    command_table::CommandDefinition, errors::CommandResult, flag_set::FlagSet, klog::LogLevel, output::write_err,
     suggestions::find_command,
 };
 

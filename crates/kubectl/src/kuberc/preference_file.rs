@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     errors::{CommandError, CommandResult},
-    rest::{LogLevel, log_line},
+    klog::{LogLevel, log_line},
 };
 
 /// The preferences of a file.

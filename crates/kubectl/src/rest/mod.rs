@@ -24,9 +24,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
+pub use crate::klog::{LogLevel, log_line};
 pub use connection::{ClientConnection, Dialer};
 pub use request::{RestRequest, encode_query};
-pub use request_log::{LogLevel, log_line};
 pub use response::{BodyStream, RestResponse};
 
 use crate::{
