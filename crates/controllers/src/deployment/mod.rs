@@ -112,11 +112,12 @@ impl DeploymentController {
             return Ok(RequeueAction::AwaitChange);
         };
         match self.reconcile_deployment(&deployment).await {
-            // The cache is stale; its next event also queues the key, but may come later.
-            Err(DeploymentSyncError::Api(error)) if error.is_conflict() => Ok(RequeueAction::Backoff),
-            Err(DeploymentSyncError::Api(error)) if error.is_not_found() || error.is_namespace_terminating() => {
-                Ok(RequeueAction::AwaitChange)
+            // The cache is stale; its next event also queues the key, but may come later. A ReplicaSet of an earlier
+            // Deployment of this name that is gone by now has no event for this one at all.
+            Err(DeploymentSyncError::Api(error)) if error.is_conflict() || error.is_not_found() => {
+                Ok(RequeueAction::Backoff)
             }
+            Err(DeploymentSyncError::Api(error)) if error.is_namespace_terminating() => Ok(RequeueAction::AwaitChange),
             result => result,
         }
     }
