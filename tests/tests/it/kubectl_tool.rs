@@ -156,7 +156,7 @@ impl KubectlPair<'_> {
         [("ours", self.ours(args)), ("theirs", self.theirs(args))]
     }
 
-    /// What differs between both programs for a line.
+    /// Runs a line with both programs and describes the difference.
     fn difference(&self, line: &str, input: Option<&str>) -> Option<String> {
         let words = words_of(line);
         let args: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -164,8 +164,8 @@ impl KubectlPair<'_> {
         describe_difference(line, &ours, &theirs)
     }
 
-    /// What differs between both programs that run while something changes. All lines run at once; the change comes when
-    /// each has written its first text.
+    /// Runs lines with both programs while `change` happens, and describes the differences. All lines run at once; the
+    /// change comes when each has written its first text.
     fn differences_while(&self, lines: &[FollowedLine], change: impl FnOnce()) -> Vec<String> {
         let start = |(number, line): (usize, &FollowedLine)| {
             let words = words_of(line.line);

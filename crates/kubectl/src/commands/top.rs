@@ -148,7 +148,7 @@ impl MeasuredResource {
         }
     }
 
-    /// How much a node has, in thousandths; `None` for a node that does not say how much swap it has.
+    /// Returns the capacity of a node in thousandths; `None` for swap if the node does not report it.
     fn available(&self, node: Option<&Value>, field: &str) -> Option<i64> {
         match self.name {
             "swap" => node?.integer("status.nodeInfo.swap.capacity").map(|capacity| capacity.saturating_mul(1000)),

@@ -154,7 +154,7 @@ impl KubectlPair<'_> {
         child.wait().expect("it ends");
     }
 
-    /// What is written to an attached container comes back.
+    /// Input of an attached container is echoed.
     fn attach(&self) {
         let mut command = self.ours(&["attach", "-i", "-q", "talker", "-c", "first"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
