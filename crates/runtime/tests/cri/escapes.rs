@@ -32,7 +32,7 @@ fn of_image(mut config: ContainerConfig, image: &str) -> ContainerConfig {
     config
 }
 
-/// What a program in an ordinary container tries: each line must fail.
+/// Attempts of a program in an ordinary container; each line must fail.
 async fn commands(subject: &Subject, pod: &TestPod, secret: &Path) {
     let id = subject.run(pod, container("commands", "sleep 1000")).await.unwrap();
     for (what, script) in [

@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// What an image has beside busybox.
+/// Content of an image beside busybox.
 #[derive(Default)]
 pub struct ImageFiles<'a> {
     /// Regular files.

@@ -20,7 +20,7 @@ use crate::subject::{Subject, TestPod, cgroup_of, connect, container};
 /// Kills in an ordinary run.
 const KILLS: u64 = 25;
 
-/// What was there before the first pod.
+/// State of the machine before the first pod.
 struct MachineBefore {
     processes: Vec<u32>,
     layers: Vec<String>,
