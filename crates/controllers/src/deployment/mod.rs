@@ -179,3 +179,56 @@ impl DeploymentController {
         Api::namespaced(self.client.clone(), meta.namespace.as_deref().unwrap_or(""))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use client::SharedInformerFactory;
+    use http::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// A server with a Deployment, whose ReplicaSet's name is taken when it is created and free when it is read.
+    async fn answer_request(request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
+        let (method, path, query) = (request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
+        let failure =
+            |code: u16, reason: &str| (code, json!({"kind": "Status", "code": code, "reason": reason}).to_string());
+        let deployment = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "new", "generation": 1,
+            "resourceVersion": "1"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}}});
+        let end = json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "x", "metadata": {
+            "resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}}});
+        let (code, body) = match () {
+            () if query.contains("watch=true") && path.ends_with("deployments") => {
+                (200, format!("{}\n{end}\n", json!({"type": "ADDED", "object": deployment})))
+            }
+            () if query.contains("watch=true") => (200, format!("{end}\n")),
+            () if method == Method::POST && path.ends_with("/replicasets") => failure(409, "AlreadyExists"),
+            () if path.contains("/replicasets/") => failure(404, "NotFound"),
+            () => (200, deployment.to_string()),
+        };
+        let mut response = Response::new(Body::from(body.into_bytes()));
+        *response.status_mut() = StatusCode::from_u16(code)?;
+        Ok(response)
+    }
+
+    #[tokio::test]
+    async fn name_of_an_earlier_replica_set_that_is_gone_is_tried_again() {
+        let client = client::transport::in_process_client(tower::service_fn(answer_request), "test");
+        let informers = SharedInformerFactory::new(client.clone(), CancellationToken::new());
+        let controller = DeploymentController {
+            deployments: informers.informer_for(),
+            replica_sets: informers.informer_for(),
+            pods: informers.informer_for(),
+            recorder: EventRecorder::new(client.clone(), "deployment-controller", None),
+            client,
+        };
+        controller_ref::index_by_controller(&controller.replica_sets);
+        controller_ref::index_by_controller(&controller.pods);
+        controller.deployments.wait_for_cache_sync().await;
+        let action = controller.sync(&ObjectKey::new("ns", "web")).await.unwrap();
+        assert_eq!(action, RequeueAction::Backoff);
+    }
+}
