@@ -10,7 +10,7 @@ use crate::{
     object::{ObjectFields, name_of, namespace_of},
     outln,
     output::write_err,
-    resource::{DryRun, MISSING, PatchKind, RequestOptions, ResourceBuilder, ResourceInfo},
+    resource::{DryRun, PatchKind, RequestOptions, ResourceBuilder, ResourceInfo},
     rest::RestRequest,
     session::Session,
     usage::usage_error,
@@ -38,9 +38,6 @@ fn load_nodes(session: &Session, verb: &str) -> CommandResult<Vec<ResourceInfo>>
         builder.default_resource = "nodes".to_owned();
     } else {
         builder.arguments = vec!["nodes".to_owned()];
-    }
-    if session.arguments().is_empty() && selector.is_empty() {
-        crate::bail!("{MISSING}");
     }
     builder.infos(session)
 }

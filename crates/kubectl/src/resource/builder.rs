@@ -413,7 +413,7 @@ impl ResourceBuilder {
         visit: VisitFunction,
         errors: &mut Vec<CommandError>,
     ) {
-        let (name, bytes) = match source.read(session) {
+        let (name, bytes) = match source.read() {
             Ok(read) => read,
             Err(error) => return errors.push(error),
         };

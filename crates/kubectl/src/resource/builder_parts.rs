@@ -140,12 +140,9 @@ pub enum ManifestSource {
 
 impl ManifestSource {
     /// The name and the content.
-    pub fn read(&self, session: &Session) -> CommandResult<(String, Vec<u8>)> {
+    pub fn read(&self) -> CommandResult<(String, Vec<u8>)> {
         match self {
-            ManifestSource::Stdin => {
-                session.stdin_used.set(true);
-                read_stdin().map(|bytes| ("STDIN".to_owned(), bytes))
-            }
+            ManifestSource::Stdin => read_stdin().map(|bytes| ("STDIN".to_owned(), bytes)),
             ManifestSource::File(path) => files::read_file(path).map(|bytes| (path.clone(), bytes)),
             ManifestSource::Url(url) => crate::remote_file::download(url).map(|bytes| (url.clone(), bytes)),
             ManifestSource::Kustomization(directory) => {

@@ -8,7 +8,7 @@ mod request_options;
 use api::Value;
 
 pub use builder::ResourceBuilder;
-pub use builder_parts::{BuildResult, MISSING, set_type_meta};
+pub use builder_parts::{BuildResult, set_type_meta};
 pub use file_arguments::{match_pattern, matches_name};
 pub use request_options::{DryRun, PatchKind, RequestOptions};
 

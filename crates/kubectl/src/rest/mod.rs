@@ -35,6 +35,9 @@ use crate::{
     output::write_err,
 };
 
+/// Larger answers are refused: far above the largest list of a cluster, below the memory of a machine.
+const ANSWER_LIMIT: usize = 2 << 30;
+
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap_or_else(|error| {
@@ -324,9 +327,6 @@ enum SendFailure {
     /// The connection failed.
     Exchange(hyper::Error),
 }
-
-/// Larger answers are refused: far above the largest list of a cluster, below the memory of a machine.
-const ANSWER_LIMIT: usize = 2 << 30;
 
 /// Go's text for a request that took too long.
 const TIMED_OUT: &str = "net/http: request canceled (Client.Timeout exceeded while awaiting headers)";

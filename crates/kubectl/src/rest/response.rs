@@ -11,6 +11,12 @@ use hyper::body::Incoming;
 use super::{LogLevel, RestRequest, block_on, log_line, wire_error::body_error_text};
 use crate::errors::{CommandError, CommandResult, StatusError, status_error};
 
+/// The longest event that upstream's client takes.
+const LONGEST_EVENT: usize = 16 << 20;
+
+const EVENT_TOO_LONG: &str =
+    "unable to decode an event from the watch stream: object to decode was longer than maximum allowed size";
+
 /// A whole answer.
 #[derive(Clone, Debug)]
 pub struct RestResponse {
@@ -214,12 +220,6 @@ impl BodyStream {
         }
     }
 }
-
-/// The longest event that upstream's client takes.
-const LONGEST_EVENT: usize = 16 << 20;
-
-const EVENT_TOO_LONG: &str =
-    "unable to decode an event from the watch stream: object to decode was longer than maximum allowed size";
 
 /// Go's text for a stream that ran into `--request-timeout`.
 pub const STREAM_TIMED_OUT: &str = "unable to decode an event from the watch stream: net/http: request canceled (Client.Timeout or context cancellation while reading body)";

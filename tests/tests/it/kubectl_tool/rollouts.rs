@@ -4,7 +4,10 @@ use ferry_tests::{eventually, run_command};
 
 use super::{FollowedLine, KubectlPair, describe_difference, words_of};
 
-/// Pods of these workloads are ready once a file is there.
+/// A container that is ready once a file is there.
+const CONTAINER: &str = "{name: c, image: nginx, imagePullPolicy: Never, \
+    readinessProbe: {exec: {command: [test, -f, /tmp/ready]}, periodSeconds: 1}}";
+
 const MANIFEST: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -16,7 +19,7 @@ spec:
     metadata: {labels: {gate: deployment}}
     spec:
       terminationGracePeriodSeconds: 0
-      containers: [{name: c, image: nginx, imagePullPolicy: Never, readinessProbe: {exec: {command: [test, -f, /tmp/ready]}, periodSeconds: 1}}]
+      containers: [CONTAINER]
 ---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -28,7 +31,7 @@ spec:
     metadata: {labels: {gate: set}}
     spec:
       terminationGracePeriodSeconds: 0
-      containers: [{name: c, image: nginx, imagePullPolicy: Never, readinessProbe: {exec: {command: [test, -f, /tmp/ready]}, periodSeconds: 1}}]
+      containers: [CONTAINER]
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -39,7 +42,7 @@ spec:
     metadata: {labels: {gate: daemons}}
     spec:
       terminationGracePeriodSeconds: 0
-      containers: [{name: c, image: nginx, imagePullPolicy: Never, readinessProbe: {exec: {command: [test, -f, /tmp/ready]}, periodSeconds: 1}}]
+      containers: [CONTAINER]
 "#;
 
 const fn line(line: &'static str, first: &'static str) -> FollowedLine {
@@ -100,7 +103,9 @@ const CHANGES: [&str; 40] = [
 
 impl KubectlPair<'_> {
     pub(super) fn compare_rollouts(&self) -> Vec<String> {
-        self.cluster.kubectl_args(&["apply", "-f", "-"], Some(MANIFEST)).expect_success();
+        self.cluster
+            .kubectl_args(&["apply", "-f", "-"], Some(&MANIFEST.replace("CONTAINER", CONTAINER)))
+            .expect_success();
         let names = eventually("pods that run and are not ready", || {
             let pods = self.cluster.get("pods -l gate");
             let names: Vec<String> =
@@ -113,20 +118,16 @@ impl KubectlPair<'_> {
         let mut differences = self.differences_while(&STATUSES, || {
             for name in &names {
                 self.cluster.kubectl(&format!("exec {name} -- touch /tmp/ready")).expect_success();
-                let ready =
-                    [format!("pod/{name}")].map(|pod| format!("wait --for=condition=Ready {pod} --timeout=60s"));
-                self.cluster.kubectl(&ready[0]).expect_success();
+                self.cluster.kubectl(&format!("wait --for=condition=Ready pod/{name} --timeout=60s")).expect_success();
             }
         });
         self.cluster.kubectl("delete deployment,statefulset,daemonset gated").expect_success();
         let namespaces = ["side-a", "side-b"];
         namespaces.iter().for_each(|name| drop(self.cluster.kubectl(&format!("create ns {name}")).expect_success()));
         for line in CHANGES {
-            let words = [&words_of(line)[..], &["-n".to_owned(), String::new()]].concat();
+            let words = words_of(line);
             let told = [0, 1].map(|side| {
-                let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
-                args.pop();
-                args.push(namespaces[side]);
+                let args: Vec<&str> = words.iter().map(String::as_str).chain(["-n", namespaces[side]]).collect();
                 let mut command = if side == 0 { self.ours(&args) } else { self.theirs(&args) };
                 let mut told = run_command(&mut command, None);
                 for text in [&mut told.stdout, &mut told.stderr] {

@@ -187,20 +187,21 @@ impl KubectlPair<'_> {
     /// `run --rm` and `debug` end with the code of the container.
     fn check_new_containers(&self, ours: bool, number: u32) {
         let line = format!("run once-{number} -it --rm --restart=Never --image=nginx --image-pull-policy=Never -- sh");
-        let mut session = self.on_terminal(ours, &line);
-        session.wait_for_text("try pressing enter");
-        session.write("\r");
-        session.wait_for_size("40 120");
-        session.write("exit 3\r");
-        assert_eq!(session.finish(), 3);
+        let session = self.exit_from_shell(ours, &line, 3);
         session.wait_for_text(&format!("pod \"once-{number}\" deleted"));
         assert!(self.cluster.kubectl(&format!("get pod once-{number}")).code != 0);
         let line = format!("debug talker -it --image=nginx --image-pull-policy=Never -c shell-{number} -- sh");
-        let mut session = self.on_terminal(ours, &line);
+        self.exit_from_shell(ours, &line, 0);
+    }
+
+    /// Starts a shell in a new container and leaves it with a code, which becomes that of the program.
+    fn exit_from_shell(&self, ours: bool, line: &str, code: i32) -> TerminalSession {
+        let mut session = self.on_terminal(ours, line);
         session.wait_for_text("try pressing enter");
         session.write("\r");
         session.wait_for_size("40 120");
-        session.write("exit 0\r");
-        assert_eq!(session.finish(), 0);
+        session.write(&format!("exit {code}\r"));
+        assert_eq!(session.finish(), code);
+        session
     }
 }
